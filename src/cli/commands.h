@@ -1,0 +1,14 @@
+// The subcommands of `cedra`. Each add_* declares its options on `app` and, when the user picks it,
+// sets `action`, which main() then runs; its return value is the exit status.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace cedra::cli {
+
+using Action = std::function<int()>;
+
+void add_inspect(CLI::App& app, Action& action);   // inspect.cpp
+
+}  // namespace cedra::cli

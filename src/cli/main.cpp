@@ -1,0 +1,16 @@
+// Entry point: one program, subcommands.
+#include <CLI/CLI.hpp>
+
+#include "cli/commands.h"
+
+int main(int argc, char** argv) {
+  CLI::App app{"cedra: inference engine and server for DeepSeek-V4.1-Flash checkpoints", "cedra"};
+  app.set_version_flag("--version", CEDRA_VERSION);
+  app.require_subcommand(1);
+
+  cedra::cli::Action action;
+  cedra::cli::add_inspect(app, action);
+
+  CLI11_PARSE(app, argc, argv);
+  return action ? action() : 0;
+}

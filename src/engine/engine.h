@@ -1,0 +1,128 @@
+// All that the server and the terminal see of inference: submit a request of token ids, get tokens
+// through a sink, cancel. Text, HTTP and prompts live above; tensors and caches below.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace cedra::engine {
+
+using RequestId = uint64_t;
+
+// How the next token is chosen. Defaults are the model card's.
+struct SamplingParams {
+  double temperature = 1.0;         // 0 = greedy (ties to the lower id)
+  double top_p = 0.95;              // (0, 1]
+  int64_t top_k = 0;                // 0 = off
+  double min_p = 0.0;               // [0, 1]
+  double repetition_penalty = 1.0;  // > 0, over prompt and output
+  double frequency_penalty = 0.0;   // [-2, 2], over output
+  double presence_penalty = 0.0;    // [-2, 2], over output
+  std::optional<uint64_t> seed;     // absent: drawn at submission
+  std::vector<std::pair<int32_t, float>> logit_bias;
+  std::vector<int32_t> stop_token_ids;  // besides EOS
+  int64_t max_tokens = 16;          // tokens to generate, >= 1
+  int64_t min_tokens = 0;           // EOS and stop ids are masked before
+  bool ignore_eos = false;
+  int top_logprobs = -1;            // -1 = none; 0 = chosen token only; n = best n as well
+  int prompt_logprobs = -1;         // likewise for prompt positions (keeps all rows)
+};
+
+struct Logprob {
+  int32_t token = 0;
+  float logprob = 0;
+};
+
+struct Token {
+  int32_t id = 0;
+  float logprob = 0;             // of the model's distribution before penalties; if asked for
+  std::vector<Logprob> top;      // best first; if asked for
+};
+
+enum class FinishReason { kStop, kLength, kCancelled, kError };
+
+struct Usage {
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;      // prompt tokens served from the prefix cache
+  int64_t completion_tokens = 0;
+};
+
+struct Finish {
+  FinishReason reason = FinishReason::kStop;
+  std::optional<int32_t> stop_token;  // EOS or the stop id that ended it; not delivered as a token
+  Usage usage;
+  std::optional<Error> error;     // kError
+};
+
+// Receives one request's results, on the engine's thread: must not block. Destroyed after on_finish.
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  // Prompt rows done so far, once per prefill chunk.
+  virtual void on_prefill(int64_t /*done*/, int64_t /*total*/) {}
+  virtual void on_prompt_logprobs(std::span<const Token> /*tokens*/) {}
+  // A new token. False: the text is complete (a stop string, say); the request finishes as kStop
+  // before another token is computed.
+  virtual bool on_token(const Token& token) = 0;
+  // Last call, exactly once for each request that submit() accepted.
+  virtual void on_finish(const Finish& finish) = 0;
+};
+
+struct Request {
+  std::vector<int32_t> prompt;    // not empty
+  SamplingParams sampling;
+  int priority = 0;               // lower runs first
+  std::string cache_salt;         // prefix-cache hits only within one salt
+  std::optional<std::chrono::steady_clock::time_point> deadline;
+};
+
+// What a loaded engine can do; constant after start.
+struct Info {
+  int64_t context_length = 0;     // prompt + output, at most
+  int64_t vocab_size = 0;
+  int32_t eos_token_id = 1;
+  std::string isa;                // kernel level in use
+  int threads = 0;
+  int64_t max_num_seqs = 1;
+  int64_t max_queue = 0;
+};
+
+struct Stats {
+  int64_t running = 0;
+  int64_t waiting = 0;
+  int64_t prompt_tokens = 0;      // totals since start
+  int64_t generated_tokens = 0;
+  int64_t cached_prompt_tokens = 0;
+  int64_t finished = 0;
+  int64_t cancelled = 0;
+  int64_t steps = 0;
+  int64_t cache_blocks_used = 0;
+  int64_t cache_blocks_total = 0;
+};
+
+// Thread-safe. Implementations: the real one (create_engine) and tests' scripted ones.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  virtual const Info& info() const = 0;
+  // Checks and queues. Errors: kInvalid (names the parameter), kTooLarge (prompt over the context),
+  // kExhausted (queue full), kUnavailable (draining).
+  virtual Result<RequestId> submit(Request request, std::shared_ptr<Sink> sink) = 0;
+  // The request stops within one chunk; its sink gets kCancelled. Unknown ids are ignored.
+  virtual void cancel(RequestId id) = 0;
+  virtual Stats stats() const = 0;
+  // No new requests; returns when the running ones are done, or cancels them after the grace time.
+  virtual void drain(std::chrono::milliseconds grace) = 0;
+};
+
+}  // namespace cedra::engine

@@ -1,0 +1,28 @@
+// BF16 as stored: the upper half of an FP32. C++20-clean, no dependencies.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace cedra {
+
+struct bf16 {
+  uint16_t bits;
+};
+static_assert(sizeof(bf16) == 2);
+
+inline float to_float(bf16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
+
+// Nearest, ties to even. NaN and infinity are not special-cased: an overflow to them is a bug that
+// the caller's debug checks find (spec: model.md 3.2).
+inline bf16 to_bf16(float x) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x);
+  return {static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16)};
+}
+
+// Double to BF16 in the two roundings of the exact arithmetic (model.md 4.11).
+inline bf16 to_bf16_twice(double x) { return to_bf16(static_cast<float>(x)); }
+
+inline float round_bf16(float x) { return to_float(to_bf16(x)); }
+
+}  // namespace cedra
