@@ -85,12 +85,14 @@ struct IndexJob {
   const bf16* q = nullptr;            // [heads, dim], FP4-rounded values
   const float* head_weight = nullptr; // [heads], BF16 values widened
   int64_t heads = 0;
-  int64_t dim = 0;                    // multiple of 32
+  int64_t dim = 0;                    // multiple of 32, at most kMaxIndexDim
   const uint8_t* codes = nullptr;     // [n, dim/2]
   const uint8_t* scales = nullptr;    // [n, dim/32]
   int64_t n = 0;
   float* scores = nullptr;            // [n], BF16 values widened
 };
+
+inline constexpr int64_t kMaxIndexDim = 512;
 
 // Hyper-connection coefficients of one row from its raw dots (model.md 4.2).
 struct MixesJob {

@@ -1,0 +1,73 @@
+// Which levels this machine can run: CPUID says what the processor has, XCR0 what the operating
+// system saves. Compiled for the baseline, like everything outside avx2/ and avx512/.
+#include <cpuid.h>
+
+#include <array>
+
+#include "kernels/ops.h"
+#include "kernels/scalar/scalar.h"
+
+namespace cedra::kernels {
+namespace {
+
+struct Features {
+  bool avx2 = false;    // AVX2, FMA, F16C, BMI2
+  bool avx512 = false;  // the above and AVX-512 F, BW, VL, DQ, VBMI, BF16
+};
+
+constexpr bool has(uint32_t word, int bit) { return ((word >> bit) & 1u) != 0; }
+
+uint64_t read_xcr0() {
+  uint32_t low = 0;
+  uint32_t high = 0;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (static_cast<uint64_t>(high) << 32) | low;
+}
+
+Features detect() {
+  Features found;
+  uint32_t a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0) return found;
+  const bool fma = has(c, 12), osxsave = has(c, 27), avx = has(c, 28), f16c = has(c, 29);
+  if (!osxsave || !avx) return found;
+  const uint64_t saved = read_xcr0();
+  const bool ymm_saved = (saved & 0x6) == 0x6;
+  const bool zmm_saved = (saved & 0xE6) == 0xE6;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return found;
+  const bool avx2 = has(b, 5), bmi2 = has(b, 8);
+  const bool avx512 = has(b, 16) && has(b, 17) && has(b, 30) && has(b, 31);  // F, DQ, BW, VL
+  const bool vbmi = has(c, 1);
+  bool bf16_dot = false;
+  if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0) bf16_dot = has(a, 5);
+  found.avx2 = ymm_saved && avx2 && fma && f16c && bmi2;
+  found.avx512 = found.avx2 && zmm_saved && avx512 && vbmi && bf16_dot;
+  return found;
+}
+
+struct Levels {
+  std::array<const Ops*, 3> table{};
+  size_t count = 0;
+
+  Levels() {
+    table[count++] = &scalar::ops();
+    [[maybe_unused]] const Features features = detect();
+  }
+};
+
+}  // namespace
+
+std::span<const Ops* const> available_ops() {
+  static const Levels kLevels;
+  return {kLevels.table.data(), kLevels.count};
+}
+
+const Ops* find_ops(std::string_view name) {
+  const std::span<const Ops* const> levels = available_ops();
+  if (name.empty()) return levels.back();
+  for (const Ops* level : levels) {
+    if (level->name == name) return level;
+  }
+  return nullptr;
+}
+
+}  // namespace cedra::kernels
