@@ -43,12 +43,18 @@ class Tokenizer {
   std::span<const AddedToken> added_tokens() const;
   // Id of an added token by its exact text, or nullopt.
   std::optional<int32_t> added_id(std::string_view content) const;
-  // Exact vocabulary entry in byte-alphabet spelling ("Ġthe"), or added token; "" if unassigned.
+  // True for an added token that skip_special hides.
+  bool is_special(int32_t id) const;
+  // Exact vocabulary entry in byte-alphabet spelling ("\u0120the"), or added token; "" if
+  // unassigned.
   std::string_view token_string(int32_t id) const;
   // Bytes that the id stands for ("" if unassigned).
   std::string_view token_bytes(int32_t id) const;
 
-  // Whole text with added tokens recognised everywhere. Invalid UTF-8 is encoded byte by byte.
+  // Texts are below 4 GiB (the server's limit is far lower). All of these may be called from
+  // several threads at once.
+  // Whole text with added tokens recognised everywhere. Bytes that are not UTF-8 are kept: they are
+  // split like control characters, and decode() gives U+FFFD for them.
   std::vector<int32_t> encode(std::string_view text) const;
   // No added token is recognised.
   std::vector<int32_t> encode_plain(std::string_view text) const;
@@ -78,8 +84,8 @@ class IncrementalDecoder {
   std::string pending_;
 };
 
-// Compressed token map of Engram (spec model.md 5.1): map[id] for id < vocab_size, and the number of
-// distinct keys.
+// Compressed token map of Engram (spec model.md 5.1): map[id] for id < vocab_size, and the number
+// of distinct keys.
 struct CompressedTokenMap {
   std::vector<int32_t> map;
   int64_t size = 0;
