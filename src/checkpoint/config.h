@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -42,13 +43,13 @@ struct TextConfig {
   bool norm_topk_prob = true;
   double routed_scaling_factor = 1;
   double gate_temp = 1;
-  double swiglu_limit = 0;          // 0 = off
+  double swiglu_limit = 0;  // 0 = off
   double rms_norm_eps = 0;
   int64_t max_position_embeddings = 0;
   double rope_theta = 0;
   RopeScaling rope_scaling;
   double compress_rope_theta = 0;
-  int64_t sliding_window = 0;       // W, includes the current token
+  int64_t sliding_window = 0;            // W, includes the current token
   std::vector<int64_t> compress_ratios;  // [L + stages]
   std::vector<int64_t> kv_source_layer_ids;
   std::vector<int64_t> index_source_layer_ids;
@@ -58,13 +59,13 @@ struct TextConfig {
   int64_t candidate_source_layer_id = -1;  // -1 = off
   int64_t candidate_topk_blocks = 0;
   int64_t candidate_block_size = 0;
-  int64_t hc_mult = 0;              // C
+  int64_t hc_mult = 0;  // C
   int64_t hc_sinkhorn_iters = 0;
   double hc_eps = 0;
   std::vector<int64_t> engram_layer_ids;
   std::vector<int64_t> engram_num_embeddings;  // table rows per Engram layer
   int64_t engram_max_ngram_size = 0;
-  int64_t engram_vocab_size = 0;    // where the prime search starts
+  int64_t engram_vocab_size = 0;  // where the prime search starts
   int64_t engram_n_heads = 0;
   int64_t engram_head_dim = 0;
   int64_t engram_pad_token_id = 2;
@@ -74,8 +75,8 @@ struct TextConfig {
   int64_t dspark_noise_token_id = 0;
   std::vector<int64_t> dspark_target_layer_ids;
   int64_t dspark_markov_rank = 0;
-  int64_t dspark_n_routed_experts = 0;      // 0 in the file means the backbone's; resolved here
-  int64_t dspark_num_experts_per_tok = 0;   // likewise
+  int64_t dspark_n_routed_experts = 0;     // 0 in the file means the backbone's; resolved here
+  int64_t dspark_num_experts_per_tok = 0;  // likewise
 
   // Table rows looked up per token and table: one per order (2..max) and head.
   int64_t engram_columns() const { return (engram_max_ngram_size - 1) * engram_n_heads; }
@@ -117,8 +118,19 @@ struct Config {
   std::vector<std::string> warnings;  // unknown keys and the like, for the user to read once
 };
 
-// The text of config.json. Errors list every broken rule: key, expected, found.
-Result<Config> parse_config(std::string_view json);
-Result<Config> load_config(const std::filesystem::path& folder);
+// Parts that the caller switches off: their keys are not checked and the parsed Config says that
+// the model has no such part.
+struct ConfigOptions {
+  bool language_model_only = false;  // Config::vision stays empty
+  bool skip_draft = false;           // num_nextn_predict_layers becomes 0
+};
+
+inline constexpr int64_t kMaxConfigBytes = int64_t{4} << 20;
+
+// The text of config.json, in the nested HF spelling or the flat one of the reference (model.md
+// 1.1). An error lists every broken rule: key, found, expected. kCorrupt: not JSON, or a key twice;
+// kInvalid: a rule of model.md 1.2 is broken; kTooLarge: over kMaxConfigBytes.
+Result<Config> parse_config(std::string_view json, const ConfigOptions& options = {});
+Result<Config> load_config(const std::filesystem::path& folder, const ConfigOptions& options = {});
 
 }  // namespace cedra
