@@ -11,7 +11,7 @@ struct Row {
 };
 
 // In the order of the enum.
-constexpr std::array<Row, 16> kRows = {{
+constexpr std::array<Row, kDtypes> kRows = {{
     {"BOOL", 1},
     {"U8", 1},
     {"I8", 1},

@@ -26,6 +26,8 @@ enum class Dtype : uint8_t {
   kF64,
 };
 
+inline constexpr int kDtypes = 16;
+
 // The spelling in the file, for example "F8_E4M3"; nothing for a name that the format lacks. The
 // sub-byte types of newer writers (F4, F6) are unknown here: the release packs FP4 into I8.
 std::optional<Dtype> dtype_from_name(std::string_view name);

@@ -152,17 +152,22 @@ class CheckpointLoader {
   void open_shard(size_t number) {
     const std::string& name = index_.shards[number];
     auto path = resolve_file(out_.folder_, name, options_.follow_symlinks);
-    if (!path) return problems_.push_back(path.error().message);
+    if (!path) return unreadable(path.error());
     auto file = MappedFile::open(*path);
-    if (!file) return problems_.push_back(file.error().message);
+    if (!file) return unreadable(file.error());
     auto header = parse_safetensors(file->bytes(), name);
-    if (!header) return problems_.push_back(header.error().message);
+    if (!header) return unreadable(header.error());
     readable_.insert(number);
     Shard& shard = out_.shards_[number];
     shard.file_bytes = static_cast<int64_t>(file->bytes().size());
     shard.tensors = static_cast<int64_t>(header->tensors.size());
     out_.files_[number] = std::move(*file);
     for (StoredTensor& tensor : header->tensors) add_stored(std::move(tensor), number);
+  }
+
+  void unreadable(const Error& error) {
+    problems_.push_back(error.message);
+    unreadable_ = true;
   }
 
   void add_stored(StoredTensor tensor, size_t shard) {
@@ -200,6 +205,8 @@ class CheckpointLoader {
     for (const TensorSpec& spec : out_.inventory_) {
       const auto found = stored_.find(spec.name);
       if (found == stored_.end()) {
+        // With a shard that cannot be read, that one error says enough.
+        if (unreadable_) continue;
         problem("{}: missing, expected {} {}", spec.name, dtype_name(spec.dtype), spec.shape);
         continue;
       }
@@ -341,6 +348,7 @@ class CheckpointLoader {
   std::set<size_t> readable_;  // shards whose header is good
   int64_t payload_ = 0;        // bytes of all tensors seen
   bool all_opened_ = true;
+  bool unreadable_ = false;  // some needed shard could not be opened
 };
 
 Result<Checkpoint> Checkpoint::open(const std::filesystem::path& folder,

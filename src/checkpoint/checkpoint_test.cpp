@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
-
 #include "checkpoint/checkpoint.h"
+
+#include <gtest/gtest.h>
 
 namespace cedra {
 TEST(Smoke, OpensAll) {
