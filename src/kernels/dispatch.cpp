@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "kernels/avx512/matmul.h"
 #include "kernels/ops.h"
 #include "kernels/scalar/scalar.h"
 
@@ -50,7 +51,8 @@ struct Levels {
 
   Levels() {
     table[count++] = &scalar::ops();
-    [[maybe_unused]] const Features features = detect();
+    const Features features = detect();
+    if (features.avx512) table[count++] = &avx512::ops();
   }
 };
 

@@ -53,59 +53,62 @@ struct MatmulJob {
   int64_t n_end = 0;
   SumRule rule = SumRule::kWhole;
   // Exactly one of the two is set.
-  bf16* y_bf16 = nullptr;   // rounded FP32 -> BF16
+  bf16* y_bf16 = nullptr;  // rounded FP32 -> BF16
   float* y_f32 = nullptr;
-  int64_t y_stride = 0;     // elements between rows
+  int64_t y_stride = 0;  // elements between rows
 };
 
-// Attention of one query row over a gathered list of entries (model.md 4.7): blocks of 64 entries in
-// list order with a running maximum, probabilities rounded to BF16 for the values, the sink only in
-// the denominator. Missing entries keep their place in the list (it decides where blocks end). A
+// Attention of one query row over a gathered list of entries (model.md 4.7): blocks of 64 entries
+// in list order with a running maximum, probabilities rounded to BF16 for the values, the sink only
+// in the denominator. Missing entries keep their place in the list (it decides where blocks end). A
 // list without any entry gives zeros.
 struct AttendJob {
-  const bf16* q = nullptr;            // [H, Dh] after RoPE
-  const bf16* keys = nullptr;         // [entries, Dh], key and value; missing rows are never read
-  const uint8_t* present = nullptr;   // [entries], 0 = missing
+  const bf16* q = nullptr;           // [H, Dh] after RoPE
+  const bf16* keys = nullptr;        // [entries, Dh], key and value; missing rows are never read
+  const uint8_t* present = nullptr;  // [entries], 0 = missing
   int64_t entries = 0;
   int64_t head_dim = 0;
-  int64_t h_begin = 0;                // heads [h_begin, h_end) are computed
+  int64_t h_begin = 0;  // heads [h_begin, h_end) are computed
   int64_t h_end = 0;
-  const float* sink = nullptr;        // [H]
-  float scale = 0;                    // fl32(Dh^-1/2)
-  bf16* out = nullptr;                // [H, Dh]
-  float* scratch = nullptr;           // attend_scratch_floats(head_dim) floats, one per caller
+  const float* sink = nullptr;  // [H]
+  float scale = 0;              // fl32(Dh^-1/2)
+  bf16* out = nullptr;          // [H, Dh]
+  float* scratch = nullptr;     // attend_scratch_floats(head_dim) floats, one per caller
 };
-inline int64_t attend_scratch_floats(int64_t head_dim) { return 8 * head_dim + 8 * 64 + 64; }
+// Room for eight heads: their queries and sums (head_dim rounded up to 32) and 64 scores each.
+inline int64_t attend_scratch_floats(int64_t head_dim) {
+  return 2 * 8 * ((head_dim + 31) / 32 * 32) + 2 * 8 * 64;
+}
 
 // Index scores of one query row against n consecutive packed keys (model.md 4.6):
 // S_j = sum_h max(0, q_h . k_j) * weight_h with the three BF16 roundings of the reference, at every
 // level: scores are compared with each other, and the selection must not depend on the level more
 // than the sums force it to.
 struct IndexJob {
-  const bf16* q = nullptr;            // [heads, dim], FP4-rounded values
-  const float* head_weight = nullptr; // [heads], BF16 values widened
+  const bf16* q = nullptr;             // [heads, dim], FP4-rounded values
+  const float* head_weight = nullptr;  // [heads], BF16 values widened
   int64_t heads = 0;
-  int64_t dim = 0;                    // multiple of 32, at most kMaxIndexDim
-  const uint8_t* codes = nullptr;     // [n, dim/2]
-  const uint8_t* scales = nullptr;    // [n, dim/32]
+  int64_t dim = 0;                  // multiple of 32, at most kMaxIndexDim
+  const uint8_t* codes = nullptr;   // [n, dim/2]
+  const uint8_t* scales = nullptr;  // [n, dim/32]
   int64_t n = 0;
-  float* scores = nullptr;            // [n], BF16 values widened
+  float* scores = nullptr;  // [n], BF16 values widened
 };
 
 inline constexpr int64_t kMaxIndexDim = 512;
 
 // Hyper-connection coefficients of one row from its raw dots (model.md 4.2).
 struct MixesJob {
-  const float* dots = nullptr;        // [(2+C)*C], sum z * fn
-  float inverse_rms = 0;              // of the flattened stream row
-  const float* scale = nullptr;       // [3]
-  const float* base = nullptr;        // [(2+C)*C]
-  int64_t copies = 0;                 // C <= kMaxCopies
+  const float* dots = nullptr;   // [(2+C)*C], sum z * fn
+  float inverse_rms = 0;         // of the flattened stream row
+  const float* scale = nullptr;  // [3]
+  const float* base = nullptr;   // [(2+C)*C]
+  int64_t copies = 0;            // C <= kMaxCopies
   int64_t sinkhorn_iters = 0;
-  float eps = 0;                      // hc_eps
-  float* pre = nullptr;               // [C]
-  float* post = nullptr;              // [C]
-  float* comb = nullptr;              // [C, C], row = source copy
+  float eps = 0;          // hc_eps
+  float* pre = nullptr;   // [C]
+  float* post = nullptr;  // [C]
+  float* comb = nullptr;  // [C, C], row = source copy
 };
 inline constexpr int64_t kMaxCopies = 8;
 
@@ -157,8 +160,8 @@ struct Ops {
   // y = bf(weight * (silu(min(gate, limit)) * clamp(up, -limit, limit))); limit 0 = off. The shared
   // expert passes weight 1, which changes no bit.
   void (*swiglu)(const bf16* gate, const bf16* up, float limit, float weight, int64_t n, bf16* y);
-  void (*add_rows)(const bf16* x, int64_t n, float* total);    // total += x, FP32
-  void (*round_rows)(const float* x, int64_t n, bf16* y);      // y = bf(x)
+  void (*add_rows)(const bf16* x, int64_t n, float* total);  // total += x, FP32
+  void (*round_rows)(const float* x, int64_t n, bf16* y);    // y = bf(x)
   // In place: router logits [n] -> scores (model.md 4.8.1); logits are divided by gate_temp first.
   void (*router_scores)(float* logits, int64_t n, RouterScore kind, float gate_temp);
 

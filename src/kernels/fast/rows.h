@@ -1,0 +1,177 @@
+// Row operations of the fast levels (model.md 4.2, 4.4, 4.8, 5.4): FP32, sums over 16 lanes.
+#pragma once
+
+#include <math.h>
+
+#include "kernels/fast/vec.h"
+
+namespace cedra::kernels {
+namespace {
+
+float fast_inverse_rms(const bf16* x, int64_t n, float eps) {
+  F16 sum = {};
+  for_lanes(n, [&](auto lanes, int64_t i) {
+    const F16 v = lanes.load(x + i);
+    sum = fma(v, v, sum);
+  });
+  const float mean_square = sum_lanes(sum) / static_cast<float>(n);
+  return 1.0f / sqrtf(mean_square + eps);
+}
+
+void fast_rms_norm(const bf16* x, const bf16* w, int64_t n, float eps, bf16* y) {
+  const float r = fast_inverse_rms(x, n, eps);
+  for_lanes(n, [&](auto lanes, int64_t i) {
+    lanes.store(y + i, lanes.load(w + i) * (lanes.load(x + i) * r));
+  });
+}
+
+void fast_collapse(const bf16* x, const float* pre, int64_t copies, int64_t dim, bf16* y) {
+  for_lanes(dim, [&](auto lanes, int64_t i) {
+    F16 sum = pre[0] * lanes.load(x + i);
+    for (int64_t c = 1; c < copies; ++c) sum = sum + pre[c] * lanes.load(x + c * dim + i);
+    lanes.store(y + i, sum);
+  });
+}
+
+void fast_expand(const bf16* a, const float* post, const float* comb, int64_t copies, int64_t dim,
+                 bf16* x) {
+  for_lanes(dim, [&](auto lanes, int64_t d) {
+    F16 old[kMaxCopies];
+    for (int64_t i = 0; i < copies; ++i) old[i] = lanes.load(x + i * dim + d);
+    const F16 output = lanes.load(a + d);
+    for (int64_t j = 0; j < copies; ++j) {
+      F16 mixed = comb[j] * old[0];
+      for (int64_t i = 1; i < copies; ++i) mixed = mixed + comb[i * copies + j] * old[i];
+      lanes.store(x + j * dim + d, post[j] * output + mixed);
+    }
+  });
+}
+
+void fast_copy_mean(const bf16* x, int64_t copies, int64_t dim, bf16* y) {
+  const float count = static_cast<float>(copies);
+  for_lanes(dim, [&](auto lanes, int64_t i) {
+    F16 sum = lanes.load(x + i);
+    for (int64_t c = 1; c < copies; ++c) sum = sum + lanes.load(x + c * dim + i);
+    lanes.store(y + i, sum / count);
+  });
+}
+
+// Rows are kept in eight lanes each, so that a column step is C vector divisions.
+void fast_mixes(const MixesJob& job) {
+  typedef float Row __attribute__((vector_size(32)));
+  const int64_t copies = job.copies;
+  auto logit = [&](int64_t k, float scale) {
+    return job.dots[k] * job.inverse_rms * scale + job.base[k];
+  };
+  Row m[kMaxCopies] = {};
+  for (int64_t c = 0; c < copies; ++c) {
+    job.pre[c] = sigmoid_one(logit(c, job.scale[0])) + job.eps;
+    job.post[c] = 2.0f * sigmoid_one(logit(copies + c, job.scale[1]));
+    float row[kLanes] = {};
+    float maximum = logit(2 * copies + c * copies, job.scale[2]);
+    for (int64_t j = 0; j < copies; ++j) {
+      row[j] = logit(2 * copies + c * copies + j, job.scale[2]);
+      maximum = row[j] > maximum ? row[j] : maximum;
+    }
+    store(row, exp_lanes(load(row) - maximum));
+    float sum = 0;
+    for (int64_t j = 0; j < copies; ++j) sum += row[j];
+    for (int64_t j = 0; j < copies; ++j) m[c][j] = row[j] / sum + job.eps;
+  }
+  auto divide_columns = [&] {
+    Row sum = m[0];
+    for (int64_t i = 1; i < copies; ++i) sum = sum + m[i];
+    sum = sum + job.eps;
+    for (int64_t i = 0; i < copies; ++i) m[i] = m[i] / sum;
+  };
+  divide_columns();
+  for (int64_t iteration = 1; iteration < job.sinkhorn_iters; ++iteration) {
+    for (int64_t i = 0; i < copies; ++i) {
+      float sum = m[i][0];
+      for (int64_t j = 1; j < copies; ++j) sum += m[i][j];
+      m[i] = m[i] / (sum + job.eps);
+    }
+    divide_columns();
+  }
+  for (int64_t i = 0; i < copies; ++i) {
+    for (int64_t j = 0; j < copies; ++j) job.comb[i * copies + j] = m[i][j];
+  }
+}
+
+void fast_rope(bf16* x, const float* cosines, const float* sines, int64_t pairs, bool inverse) {
+  const float sign = inverse ? -1.0f : 1.0f;
+  for_lanes(pairs, [&](auto lanes, int64_t k) {
+    // A pair is one 32-bit word: the even element is its lower half.
+    U16 words = as_bits(lanes.load(reinterpret_cast<const float*>(x + 2 * k)));
+    const F16 a = as_float(words << 16);
+    const F16 b = as_float(words & 0xFFFF0000u);
+    const F16 c = lanes.load(cosines + k);
+    const F16 s = lanes.load(sines + k) * sign;
+    const U16 even = as_bits(round_bf16_lanes(a * c - b * s));
+    const U16 odd = as_bits(round_bf16_lanes(a * s + b * c));
+    lanes.store(reinterpret_cast<float*>(x + 2 * k), as_float((even >> 16) | odd));
+  });
+}
+
+void fast_swiglu(const bf16* gate, const bf16* up, float limit, float weight, int64_t n, bf16* y) {
+  const F16 top = splat(limit > 0 ? limit : INFINITY);
+  for_lanes(n, [&](auto lanes, int64_t i) {
+    const F16 g = min_lanes(lanes.load(gate + i), top);
+    const F16 v = max_lanes(min_lanes(lanes.load(up + i), top), -top);
+    const F16 silu = g / (1.0f + exp_lanes(-g));
+    lanes.store(y + i, weight * (silu * v));
+  });
+}
+
+void fast_add_rows(const bf16* x, int64_t n, float* total) {
+  for_lanes(n, [&](auto lanes, int64_t i) {
+    lanes.store(total + i, lanes.load(total + i) + lanes.load(x + i));
+  });
+}
+
+void fast_round_rows(const float* x, int64_t n, bf16* y) {
+  for_lanes(n, [&](auto lanes, int64_t i) { lanes.store(y + i, lanes.load(x + i)); });
+}
+
+void fast_softmax(float* x, int64_t n) {
+  float maximum = x[0];
+  for (int64_t i = 1; i < n; ++i) maximum = x[i] > maximum ? x[i] : maximum;
+  for_lanes(n, [&](auto lanes, int64_t i) {
+    lanes.store(x + i, exp_lanes(lanes.load(x + i) - maximum));
+  });
+  F16 sum = {};
+  for_lanes(n, [&](auto lanes, int64_t i) { sum = sum + lanes.load(x + i); });
+  const float total = sum_lanes(sum);
+  for_lanes(n, [&](auto lanes, int64_t i) { lanes.store(x + i, lanes.load(x + i) / total); });
+}
+
+void fast_router_scores(float* logits, int64_t n, RouterScore kind, float gate_temp) {
+  for_lanes(n, [&](auto lanes, int64_t i) {
+    F16 v = lanes.load(logits + i) / gate_temp;
+    if (kind == RouterScore::kSqrtSoftplus) v = sqrt_lanes(softplus_lanes(v));
+    if (kind == RouterScore::kSigmoid) v = sigmoid_lanes(v);
+    lanes.store(logits + i, v);
+  });
+  if (kind == RouterScore::kSoftmax) fast_softmax(logits, n);
+}
+
+float fast_engram_mix(bf16* x, const bf16* key, const bf16* value, const bf16* q_weight,
+                      const bf16* k_weight, int64_t dim, float eps) {
+  F16 sum = {};
+  for_lanes(dim, [&](auto lanes, int64_t i) {
+    const F16 weight = lanes.load(q_weight + i) * lanes.load(k_weight + i);
+    sum = fma(lanes.load(x + i) * weight, lanes.load(key + i), sum);
+  });
+  const float both = fast_inverse_rms(x, dim, eps) * fast_inverse_rms(key, dim, eps);
+  const float root_dim = static_cast<float>(1.0 / sqrt(static_cast<double>(dim)));
+  const float dot = sum_lanes(sum) * both * root_dim;
+  const float size = fabsf(dot) > 1e-6f ? fabsf(dot) : 1e-6f;
+  const float gate = sigmoid_one(copysignf(sqrtf(size), dot));
+  for_lanes(dim, [&](auto lanes, int64_t i) {
+    lanes.store(x + i, lanes.load(x + i) + gate * lanes.load(value + i));
+  });
+  return gate;
+}
+
+}  // namespace
+}  // namespace cedra::kernels
