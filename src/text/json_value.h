@@ -83,7 +83,7 @@ class JsonReader {
 
   // kInvalid for what is not JSON, kTooLarge past a limit.
   Result<JsonValue> read(std::string_view text);
-  // Whether the text is one JSON value within the limits; builds nothing.
+  // Whether the text is one JSON value within the limits.
   bool valid(std::string_view text);
 
  private:

@@ -1,0 +1,60 @@
+// Pieces that the three request routes share; internal to text/.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/chat_json.h"
+
+namespace cedra::text::detail {
+
+// The member if it is there and not null.
+const JsonValue* present(const JsonValue& object, std::string_view key);
+
+// Content as a string, null, or a list of typed blocks. `where` goes into messages.
+Result<std::vector<ContentPart>> parse_content(const JsonValue* content, std::string_view where);
+// One block; nullopt for a block that stands for nothing in the prompt.
+Result<ContentPart> parse_block(const JsonValue& block, std::string_view where);
+
+// A checked tool from its parts. `where` is the path of the tool, `schema_key` of the schema.
+Result<ToolDefinition> make_tool(const JsonValue& tool, std::string_view where,
+                                 std::string_view schema_key);
+// A free-text tool, shown as a function with one string parameter "input".
+Result<ToolDefinition> make_custom_tool(const JsonValue& tool, std::string_view where);
+Result<> check_unique(const std::vector<ToolDefinition>& tools);
+
+// The switches of chat.md 2.4, from wherever a route keeps them.
+struct ThinkingFields {
+  const JsonValue* thinking = nullptr;  // {type: ...}
+  const JsonValue* kwargs = nullptr;    // chat_template_kwargs
+  const JsonValue* effort = nullptr;    // name or integer
+};
+Result<> apply_thinking(const ThinkingFields& fields, const RequestRules& rules,
+                        ChatOptions& options);
+
+// json_object asks for the word "json" somewhere in the texts.
+Result<> check_json_word(const Conversation& conversation, const RequestRules& rules,
+                         std::vector<std::string>& warnings);
+// Calls and their answers (chat.md 4.2).
+Result<> check_call_answers(const std::vector<Message>& messages, const RequestRules& rules,
+                            std::vector<std::string>& warnings);
+
+// response_format, or text.format of the Responses route (where the schema stands flat).
+Result<> apply_response_format(const JsonValue& format, ParsedRequest& request);
+
+// Everything else that steers generation.
+Result<RequestFields> parse_fields(Route route, const JsonValue& body);
+
+// A boolean member; `fallback` if absent.
+Result<bool> get_bool(const JsonValue& object, std::string_view key, bool fallback);
+// A string member; "" if absent.
+Result<std::string> get_string(const JsonValue& object, std::string_view key,
+                               std::string_view where);
+
+Result<ParsedRequest> parse_chat(JsonValue& body, const RequestRules& rules);
+Result<ParsedRequest> parse_anthropic(JsonValue& body, const RequestRules& rules);
+Result<ParsedRequest> parse_responses(JsonValue& body, const RequestRules& rules);
+
+}  // namespace cedra::text::detail
