@@ -23,7 +23,7 @@ struct ParserOptions {
   std::function<std::string(int index)> make_id;
   // At most so many calls; 0: any number (parallel_tool_calls: false gives 1).
   int max_calls = 0;
-  // Stop strings; they look at content only, and are not part of it.
+  // Stop strings; they look at content only, and are not part of it. Empty ones are ignored.
   std::vector<std::string> stop;
   // Recognise the end-of-sentence token by its text. Servers know it by id and leave this off, so
   // that an answer may mention it.
@@ -40,7 +40,7 @@ struct OutputEvent {
   std::string id;  // kCallStart
 };
 
-// How generation ended, as the engine saw it.
+// How generation ended, as the engine saw it. kStopToken: a stop token of the request.
 enum class OutputEnd : uint8_t { kEos, kStopToken, kLength, kAborted };
 enum class FinishReason : uint8_t { kStop, kLength, kToolCalls, kAborted };
 std::string_view finish_name(FinishReason reason);  // "stop", "length", "tool_calls", "aborted"
@@ -54,7 +54,8 @@ class OutputParser {
 
   // The events of one more piece of text, in order. Neighbouring deltas of one kind are joined.
   std::vector<OutputEvent> push(std::string_view piece);
-  // Releases what was held back and closes what the model left open (not after kLength).
+  // Releases what was held back. Closes what the model left open, unless it was cut off (kLength,
+  // kAborted): then arguments stay the unfinished text that was sent.
   std::vector<OutputEvent> finish(OutputEnd end);
 
   // Nothing more can come: the calls block is closed, a stop string matched, or EOS was seen.
