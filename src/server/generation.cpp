@@ -1,0 +1,199 @@
+// See generation.h for threads and locks.
+#include "server/generation.h"
+
+#include "server/error_body.h"
+
+namespace cedra::server {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_between(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+class ChoiceSink final : public engine::Sink {
+ public:
+  ChoiceSink(std::shared_ptr<Generation> generation, size_t choice)
+      : generation_(std::move(generation)), choice_(choice) {}
+
+  void on_prompt_logprobs(std::span<const engine::Token> tokens) override {
+    generation_->on_prompt_logprobs(choice_, tokens);
+  }
+  bool on_token(const engine::Token& token) override {
+    return generation_->on_token(choice_, token);
+  }
+  void on_finish(const engine::Finish& finish) override { generation_->on_finish(choice_, finish); }
+
+ private:
+  std::shared_ptr<Generation> generation_;
+  size_t choice_;
+};
+
+}  // namespace
+
+Generation::Generation(engine::Engine& engine, const text::Tokenizer& tokenizer, Metrics& metrics,
+                       Plan plan, ResponseIdentity identity, std::shared_ptr<Exchange> exchange,
+                       Clock::time_point arrival)
+    : engine_(&engine),
+      tokenizer_(&tokenizer),
+      metrics_(&metrics),
+      plan_(std::move(plan)),
+      identity_(std::move(identity)),
+      exchange_(std::move(exchange)),
+      arrival_(arrival),
+      last_token_(plan_.choices()) {
+  for (size_t i = 0; i < plan_.choices(); ++i) {
+    choices_.push_back(Choice::make(plan_, tokenizer, identity_, i));
+  }
+}
+
+void Generation::run() {
+  for (size_t i = 0; i < plan_.choices(); ++i) {
+    if (exchange_->gone()) break;
+    engine::Request request;
+    request.prompt = plan_.prompts[i / static_cast<size_t>(plan_.n)];
+    request.sampling = plan_.sampling;
+    request.sampling.seed = plan_.sampling.seed.value_or(0) + i;
+    request.priority = plan_.priority;
+    request.cache_salt = plan_.cache_salt;
+    const Result<engine::RequestId> id =
+        engine_->submit(std::move(request), std::make_shared<ChoiceSink>(shared_from_this(), i));
+    if (!id) {
+      cancel();
+      if (id.error().code == Code::kExhausted || id.error().code == Code::kUnavailable) {
+        metrics_->refused.fetch_add(1, std::memory_order_relaxed);
+      }
+      exchange_->respond(error_response(id.error()));
+      return;
+    }
+    const std::lock_guard lock(mutex_);
+    ids_.push_back(*id);
+  }
+  exchange_->on_gone([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) {
+      self->metrics_->disconnects.fetch_add(1, std::memory_order_relaxed);
+      self->cancel();
+    }
+  });
+  const std::lock_guard lock(mutex_);
+  if (dead_) return;
+  admitted_ = true;
+  if (plan_.stream) {
+    if (error_) {  // before anything was sent: a real status
+      exchange_->respond(error_response(*error_));
+      dead_ = true;
+      return;
+    }
+    exchange_->start_events();
+    std::string first;
+    for (const auto& choice : choices_) choice->begin(first);
+    events_.insert(0, first);
+    deliver_locked();
+  }
+  complete_locked();
+}
+
+void Generation::cancel() {
+  std::vector<engine::RequestId> ids;
+  {
+    const std::lock_guard lock(mutex_);
+    dead_ = true;
+    ids = ids_;
+  }
+  for (const engine::RequestId id : ids) engine_->cancel(id);
+}
+
+bool Generation::on_token(size_t choice, const engine::Token& token) {
+  const Clock::time_point now = Clock::now();
+  const std::lock_guard lock(mutex_);
+  if (dead_) return false;
+  Clock::time_point& last = last_token_[choice];
+  if (last == Clock::time_point()) {
+    metrics_->time_to_first_token.observe(seconds_between(arrival_, now));
+  } else {
+    metrics_->inter_token.observe(seconds_between(last, now));
+  }
+  last = now;
+  const bool more = choices_[choice]->token(token, events_);
+  deliver_locked();
+  return more && !dead_;
+}
+
+void Generation::on_prompt_logprobs(size_t choice, std::span<const engine::Token> tokens) {
+  const std::lock_guard lock(mutex_);
+  choices_[choice]->prompt_logprobs(tokens);
+}
+
+void Generation::on_finish(size_t choice, const engine::Finish& finish) {
+  count_finish(finish.reason);
+  metrics_->end_to_end.observe(seconds_between(arrival_, Clock::now()));
+  const std::lock_guard lock(mutex_);
+  ++finished_;
+  usage_.completion_tokens += finish.usage.completion_tokens;
+  if (choice % static_cast<size_t>(plan_.n) == 0) {
+    usage_.prompt_tokens += finish.usage.prompt_tokens;
+    usage_.cached_tokens += finish.usage.cached_tokens;
+  }
+  if (dead_) return;
+  if (finish.reason == engine::FinishReason::kError) {
+    error_ = finish.error.value_or(Error{Code::kInternal, "the request failed"});
+  } else {
+    choices_[choice]->end(finish, events_);
+    deliver_locked();
+  }
+  usage_.reasoning_tokens += choices_[choice]->reasoning_tokens();
+  complete_locked();
+}
+
+void Generation::count_finish(engine::FinishReason reason) {
+  std::atomic<uint64_t>* counter = nullptr;
+  switch (reason) {
+    case engine::FinishReason::kStop:
+      counter = &metrics_->finished_stop;
+      break;
+    case engine::FinishReason::kLength:
+      counter = &metrics_->finished_length;
+      break;
+    case engine::FinishReason::kCancelled:
+      counter = &metrics_->finished_aborted;
+      break;
+    case engine::FinishReason::kError:
+      counter = &metrics_->finished_error;
+      break;
+  }
+  counter->fetch_add(1, std::memory_order_relaxed);
+}
+
+// Hands rendered events to the stream. Before admission they wait: the status is not decided yet.
+void Generation::deliver_locked() {
+  if (!plan_.stream || !admitted_ || events_.empty()) return;
+  if (!exchange_->write(events_)) dead_ = true;
+  events_.clear();
+}
+
+void Generation::complete_locked() {
+  if (!admitted_ || dead_ || finished_ < choices_.size()) return;
+  dead_ = true;
+  if (!plan_.stream) {
+    HttpResponse response;
+    if (error_) {
+      response = error_response(*error_);
+    } else {
+      response.body = render_response(plan_, identity_, choices_, usage_);
+    }
+    exchange_->respond(std::move(response));
+    return;
+  }
+  std::string last;
+  if (error_) {
+    last = "data: " + error_json(*error_) + "\n\n";
+  } else {
+    if (plan_.include_usage) append_usage_event(last, plan_, identity_, usage_);
+    last += kDoneEvent;
+  }
+  exchange_->write(last);
+  exchange_->finish();
+}
+
+}  // namespace cedra::server

@@ -1,0 +1,63 @@
+// One request on its way through the engine: submits its choices, turns their tokens into the
+// response, cancels them when the client leaves.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "server/choice.h"
+#include "server/http.h"
+#include "server/metrics.h"
+#include "server/plan.h"
+
+namespace cedra::server {
+
+// Lives as long as the engine or its exchange refers to it. on_* run on the engine's thread, run()
+// and cancel() on others; the mutex guards everything that changes, and no call into the engine is
+// made under it.
+class Generation : public std::enable_shared_from_this<Generation> {
+ public:
+  Generation(engine::Engine& engine, const text::Tokenizer& tokenizer, Metrics& metrics, Plan plan,
+             ResponseIdentity identity, std::shared_ptr<Exchange> exchange,
+             std::chrono::steady_clock::time_point arrival);
+
+  // Submits all choices. All or none are admitted: on a refusal the others are cancelled and the
+  // error is the response. Headers of a stream go out only after this succeeded.
+  void run();
+  void cancel();
+
+  bool on_token(size_t choice, const engine::Token& token);
+  void on_prompt_logprobs(size_t choice, std::span<const engine::Token> tokens);
+  void on_finish(size_t choice, const engine::Finish& finish);
+
+ private:
+  void count_finish(engine::FinishReason reason);
+  void deliver_locked();
+  void complete_locked();
+
+  engine::Engine* engine_;
+  const text::Tokenizer* tokenizer_;
+  Metrics* metrics_;
+  const Plan plan_;
+  const ResponseIdentity identity_;
+  const std::shared_ptr<Exchange> exchange_;
+  const std::chrono::steady_clock::time_point arrival_;
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Choice>> choices_;
+  std::vector<std::chrono::steady_clock::time_point> last_token_;  // per choice; epoch = none yet
+  std::vector<engine::RequestId> ids_;
+  std::string events_;  // rendered, not yet written
+  ResponseUsage usage_;
+  size_t finished_ = 0;
+  bool admitted_ = false;  // all choices are in; the stream's head is written
+  bool dead_ = false;      // refused, or the client is gone: nothing more to write
+  std::optional<Error> error_;
+};
+
+}  // namespace cedra::server

@@ -1,0 +1,99 @@
+// One connection of the HTTP server. Internal to http_server.cpp and http_session.cpp.
+//
+// All of Session runs on the I/O thread. Outbox is what other threads share with it: its mutex is
+// held for an append, never for I/O.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "server/http_server.h"
+
+namespace cedra::server {
+
+class Session;
+
+// Lives as long as any session or exchange refers to it, so a late write finds a valid executor.
+struct IoCore {
+  boost::asio::io_context io{1};
+  HttpLimits limits;
+  HttpServer::Handler handler;
+  std::atomic<int64_t> connections{0};
+  std::set<Session*> sessions;  // I/O thread only
+  bool draining = false;        // I/O thread only
+};
+
+// The response of one request on its way out.
+struct Outbox {
+  std::mutex mutex;
+  std::string pending;    // bytes to send, in order
+  bool started = false;   // status line queued
+  bool events = false;    // an event stream
+  bool finished = false;  // nothing more will be appended
+  bool gone = false;      // the client left, or was too slow
+  bool too_slow = false;
+  bool scheduled = false;   // a flush is posted
+  bool chunked = false;     // HTTP/1.1: chunked framing for events
+  bool keep_alive = false;  // of this response
+  std::function<void()> on_gone;
+};
+
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  Session(boost::asio::ip::tcp::socket socket, std::shared_ptr<IoCore> core);
+  ~Session();
+
+  void start();
+  // Closes if idle; otherwise after the response under way.
+  void drain();
+  void close();
+  bool busy() const { return outbox_ != nullptr; }
+  // Sends what the outbox holds, if nothing is being sent.
+  void flush();
+  // A canned response for what never becomes a request; the connection ends after it.
+  void refuse(int status, const std::string& message);
+
+ private:
+  void read_header(std::chrono::milliseconds timeout);
+  void on_header(boost::system::error_code error);
+  void read_body();
+  void on_body(boost::system::error_code error);
+  void dispatch();
+  void watch();
+  void on_readable();
+  void poll_hangup();
+  void arm_comment();
+  void client_gone();
+  void on_written(boost::system::error_code error);
+  void response_done();
+  void linger();
+  void discard();
+
+  std::shared_ptr<IoCore> core_;
+  boost::beast::tcp_stream stream_;
+  boost::beast::flat_buffer buffer_;
+  std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
+  std::shared_ptr<Outbox> outbox_;  // set while a request is worked on
+  std::string sending_;
+  bool writing_ = false;
+  bool watching_ = false;  // an async_wait for readability is pending
+  bool closing_ = false;   // close after the current write
+  bool closed_ = false;
+  boost::asio::steady_timer hangup_timer_;
+  boost::asio::steady_timer comment_timer_;
+  bool quiet_ = true;  // nothing sent since the comment timer was armed
+};
+
+std::string status_text(int status);
+
+}  // namespace cedra::server

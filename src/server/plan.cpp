@@ -1,0 +1,169 @@
+// Defaults and clipping are here; the fields' own rules are checked where they are read.
+#include "server/plan.h"
+
+#include <algorithm>
+
+namespace cedra::server {
+namespace {
+
+constexpr int64_t kDefaultCompletionTokens = 16;  // what OpenAI's route has
+
+Result<std::string> model_name(const std::string& asked, const ModelContext& model) {
+  if (asked.empty()) return model.names.front();
+  if (std::find(model.names.begin(), model.names.end(), asked) != model.names.end()) return asked;
+  return err(Code::kNotFound, "model \"{}\" does not exist here; served is \"{}\"",
+             asked.substr(0, 200), model.names.front());
+}
+
+// `fallback`: max_tokens where the request has none; 0 = the rest of the context.
+Result<engine::SamplingParams> sampling_of(const text::RequestFields& fields, int64_t fallback,
+                                           const std::vector<std::vector<int32_t>>& prompts,
+                                           const engine::Info& info) {
+  size_t longest = 0;
+  for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
+  const int64_t room = info.context_length - static_cast<int64_t>(longest);
+  if (room < 1) {
+    return err(
+        Code::kTooLarge,
+        "the prompt has {} tokens, but the context length is {} tokens, of which at least one "
+        "is needed for the answer; shorten the prompt",
+        longest, info.context_length);
+  }
+  engine::SamplingParams out;
+  const engine::SamplingParams defaults;
+  out.temperature = fields.temperature.value_or(defaults.temperature);
+  out.top_p = fields.top_p.value_or(defaults.top_p);
+  out.top_k = std::max<int64_t>(fields.top_k.value_or(0), 0);  // -1 is off, too
+  out.min_p = fields.min_p.value_or(0);
+  out.repetition_penalty = fields.repetition_penalty.value_or(1);
+  out.frequency_penalty = fields.frequency_penalty.value_or(0);
+  out.presence_penalty = fields.presence_penalty.value_or(0);
+  if (fields.seed) out.seed = static_cast<uint64_t>(*fields.seed);
+  for (const auto& [id, bias] : fields.logit_bias) {
+    out.logit_bias.emplace_back(id, static_cast<float>(bias));
+  }
+  out.stop_token_ids = fields.stop_token_ids;
+  const int64_t wanted = fields.max_tokens.value_or(fallback > 0 ? fallback : room);
+  out.max_tokens = std::min(wanted, room);
+  out.min_tokens = fields.min_tokens.value_or(0);
+  if (out.min_tokens > wanted) {
+    return err(Code::kInvalid, "min_tokens is {}, more than max_tokens ({})", out.min_tokens,
+               wanted);
+  }
+  out.min_tokens = std::min(out.min_tokens, out.max_tokens);
+  out.ignore_eos = fields.ignore_eos;
+  return out;
+}
+
+Result<std::vector<int32_t>> encode_prompt(const text::Prompt& prompt, const ModelContext& model) {
+  if (!prompt.images.empty()) {
+    return err(
+        Code::kUnsupported,
+        "messages hold {} image(s), but this server does not read images yet; send text only",
+        prompt.images.size());
+  }
+  return model.tokenizer->encode(std::span<const text::Segment>(prompt.segments));
+}
+
+Result<> check_ids(const std::vector<int32_t>& ids, const char* name, int64_t vocab_size) {
+  for (const int32_t id : ids) {
+    if (id >= vocab_size) {
+      return err(Code::kInvalid, "{}: token id {} is outside the vocabulary (0 to {})", name, id,
+                 vocab_size - 1);
+    }
+  }
+  return {};
+}
+
+Result<text::ParsedRequest> parse_chat(std::string_view body, const ModelContext& model) {
+  text::RequestRules rules;
+  rules.efforts = text::effort_table(model.names.front());
+  rules.default_thinking = model.default_thinking;
+  return text::parse_request(text::Route::kChatCompletions, body, rules);
+}
+
+}  // namespace
+
+Result<Plan> plan_chat(std::string_view body, const ModelContext& model) {
+  CEDRA_ASSIGN(text::ParsedRequest request, parse_chat(body, model));
+  const text::RequestFields& fields = request.fields;
+  CEDRA_TRY(check_fields(fields, 1, model.limits));
+  Plan plan;
+  plan.chat = true;
+  CEDRA_ASSIGN(plan.model, model_name(fields.model, model));
+  if (request.response_format == text::ResponseFormatKind::kJsonSchema) {
+    return err(
+        Code::kUnsupported,
+        "response_format json_schema is not supported yet, because answers cannot be held to "
+        "a schema; use json_object and say what you want in the prompt");
+  }
+  CEDRA_ASSIGN(const text::Prompt prompt, text::encode_chat(request.conversation, request.options));
+  CEDRA_ASSIGN(std::vector<int32_t> ids, encode_prompt(prompt, model));
+  plan.prompts.push_back(std::move(ids));
+  CEDRA_ASSIGN(plan.sampling, sampling_of(fields, 0, plan.prompts, model.info));
+  plan.logprobs = fields.logprobs;
+  if (fields.logprobs) plan.sampling.top_logprobs = static_cast<int>(fields.top_logprobs);
+  plan.stream = fields.stream;
+  plan.include_usage = fields.include_usage.value_or(false);
+  plan.return_token_ids = fields.return_token_ids;
+  plan.thinking = request.options.thinking;
+  plan.n = fields.n;
+  plan.priority = static_cast<int>(std::clamp<int64_t>(fields.priority, -1'000'000, 1'000'000));
+  plan.cache_salt = fields.cache_salt;
+  plan.parser.start = prompt.start;
+  plan.parser.tools = prompt.tools;
+  plan.parser.stop = fields.stop;
+  plan.parser.max_calls = fields.parallel_tool_calls ? 0 : 1;
+  plan.warnings = request.warnings;
+  plan.warnings.insert(plan.warnings.end(), prompt.warnings.begin(), prompt.warnings.end());
+  return plan;
+}
+
+Result<Plan> plan_completion(std::string_view body, const ModelContext& model) {
+  CEDRA_ASSIGN(const CompletionRequest request, parse_completion(body, model.limits));
+  const text::RequestFields& fields = request.fields;
+  Plan plan;
+  CEDRA_ASSIGN(plan.model, model_name(fields.model, model));
+  for (const CompletionPrompt& prompt : request.prompts) {
+    std::vector<int32_t> ids = prompt.ids;
+    if (!prompt.is_ids) {
+      const text::Prompt encoded =
+          request.suffix ? text::fim_prompt(prompt.text, *request.suffix)
+                         : text::completion_prompt(prompt.text, request.add_special_tokens);
+      ids = model.tokenizer->encode(std::span<const text::Segment>(encoded.segments));
+    }
+    if (ids.empty()) return err(Code::kInvalid, "prompt is empty");
+    CEDRA_TRY(check_ids(ids, "prompt", model.info.vocab_size));
+    plan.prompts.push_back(std::move(ids));
+  }
+  CEDRA_ASSIGN(plan.sampling,
+               sampling_of(fields, kDefaultCompletionTokens, plan.prompts, model.info));
+  plan.sampling.top_logprobs = request.logprobs;
+  plan.sampling.prompt_logprobs = request.prompt_logprobs;
+  plan.stream = fields.stream;
+  plan.include_usage = fields.include_usage.value_or(false);
+  plan.return_token_ids = fields.return_token_ids;
+  plan.n = fields.n;
+  plan.priority = static_cast<int>(fields.priority);
+  plan.cache_salt = fields.cache_salt;
+  plan.stop = fields.stop;
+  return plan;
+}
+
+Result<TokenizePlan> plan_tokenize(std::string_view body, const ModelContext& model) {
+  CEDRA_ASSIGN(const TokenizeRequest request, parse_tokenize(body));
+  TokenizePlan out;
+  out.with_strings = request.return_token_strs;
+  if (request.prompt) {
+    const text::Prompt prompt =
+        text::completion_prompt(*request.prompt, request.add_special_tokens);
+    out.ids = model.tokenizer->encode(std::span<const text::Segment>(prompt.segments));
+    return out;
+  }
+  CEDRA_ASSIGN(const text::ParsedRequest chat, parse_chat(body, model));
+  CEDRA_ASSIGN(const text::Prompt prompt, text::encode_chat(chat.conversation, chat.options));
+  CEDRA_ASSIGN(out.ids, encode_prompt(prompt, model));
+  return out;
+}
+
+}  // namespace cedra::server

@@ -1,0 +1,57 @@
+// From a parsed body to what the engine and the renderer need: prompt ids, sampling, parser state.
+// Pure: no sockets, no clock, no randomness of its own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "server/completion_request.h"
+#include "text/chat_json.h"
+#include "text/output_parser.h"
+#include "text/tokenizer.h"
+
+namespace cedra::server {
+
+// What requests are read against; constant while serving.
+struct ModelContext {
+  const text::Tokenizer* tokenizer = nullptr;
+  engine::Info info;
+  std::vector<std::string> names;  // served model names, first is the main one; not empty
+  RequestLimits limits;
+  bool default_thinking = true;
+};
+
+struct Plan {
+  bool chat = false;
+  std::string model;  // as the response names it
+  bool stream = false;
+  bool include_usage = false;
+  bool return_token_ids = false;
+  bool thinking = false;
+  bool logprobs = false;  // chat: send them
+  std::vector<std::vector<int32_t>> prompts;
+  int64_t n = 1;
+  engine::SamplingParams sampling;  // seed absent: to be drawn; choice i uses seed + i
+  text::ParserOptions parser;       // chat; make_id is the renderer's
+  std::vector<std::string> stop;    // completions
+  int priority = 0;
+  std::string cache_salt;
+  std::vector<std::string> warnings;
+
+  size_t choices() const { return prompts.size() * static_cast<size_t>(n); }
+};
+
+Result<Plan> plan_chat(std::string_view body, const ModelContext& model);
+Result<Plan> plan_completion(std::string_view body, const ModelContext& model);
+// Prompt ids of a /tokenize body, and whether the strings were asked for.
+struct TokenizePlan {
+  std::vector<int32_t> ids;
+  bool with_strings = false;
+};
+Result<TokenizePlan> plan_tokenize(std::string_view body, const ModelContext& model);
+
+}  // namespace cedra::server

@@ -1,0 +1,298 @@
+// One table of routes; handlers below it.
+#include "server/service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <random>
+
+#include "server/error_body.h"
+#include "server/generation.h"
+
+namespace cedra::server {
+namespace {
+
+enum class Route {
+  kHealth,
+  kPing,
+  kVersion,
+  kMetrics,
+  kModels,
+  kChat,
+  kCompletions,
+  kTokenize,
+  kDetokenize
+};
+
+struct RouteRow {
+  std::string_view method;
+  std::string_view path;  // after the prefixes
+  Route route;
+  bool open;  // needs no API key
+};
+
+constexpr std::array<RouteRow, 9> kRoutes{{
+    {"GET", "/health", Route::kHealth, true},
+    {"GET", "/ping", Route::kPing, true},
+    {"GET", "/version", Route::kVersion, true},
+    {"GET", "/metrics", Route::kMetrics, true},
+    {"GET", "/models", Route::kModels, false},
+    {"POST", "/chat/completions", Route::kChat, false},
+    {"POST", "/completions", Route::kCompletions, false},
+    {"POST", "/tokenize", Route::kTokenize, false},
+    {"POST", "/detokenize", Route::kDetokenize, false},
+}};
+
+// Clients keep the base URLs of other services: "/v1", "/beta", "/beta/v1" and so on.
+std::string_view without_prefixes(std::string_view path) {
+  static constexpr std::array<std::string_view, 3> kPrefixes{"/beta", "/anthropic", "/v1"};
+  for (const std::string_view prefix : kPrefixes) {
+    if (path.starts_with(prefix) && path.size() > prefix.size() && path[prefix.size()] == '/') {
+      path.remove_prefix(prefix.size());
+    }
+  }
+  if (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  return path;
+}
+
+// Compares in time that depends on the lengths only.
+bool same_secret(std::string_view given, std::string_view expected) {
+  unsigned difference = given.size() == expected.size() ? 0 : 1;
+  for (size_t i = 0; i < given.size(); ++i) {
+    difference |= static_cast<unsigned char>(given[i]) ^
+                  static_cast<unsigned char>(expected[i % expected.size()]);
+  }
+  return difference == 0;
+}
+
+std::function<uint64_t()> system_random() {
+  return [device = std::make_shared<std::random_device>()] {
+    return (static_cast<uint64_t>((*device)()) << 32) | (*device)();
+  };
+}
+
+int64_t system_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+HttpResponse json_response(std::string body) {
+  HttpResponse response;
+  response.body = std::move(body);
+  return response;
+}
+
+}  // namespace
+
+Service::Service(engine::Engine& engine, const text::Tokenizer& tokenizer, ServiceOptions options)
+    : engine_(&engine), tokenizer_(&tokenizer), options_(std::move(options)) {
+  if (!options_.random) options_.random = system_random();
+  if (!options_.now) options_.now = system_seconds;
+  model_.tokenizer = tokenizer_;
+  model_.info = engine.info();
+  model_.names = options_.model_names;
+  model_.limits = options_.limits;
+  model_.default_thinking = options_.default_thinking;
+  started_ = options_.now();
+  worker_ = std::thread([this] { work(); });
+}
+
+Service::~Service() {
+  {
+    const std::lock_guard lock(mutex_);
+    quit_ = true;
+  }
+  changed_.notify_all();
+  worker_.join();
+}
+
+void Service::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
+  const auto arrival = std::chrono::steady_clock::now();
+  if (request.method != "POST") {
+    answer(request, exchange, arrival);
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  if (quit_) return;
+  jobs_.push_back({std::move(request), std::move(exchange), arrival});
+  changed_.notify_one();
+}
+
+void Service::work() {
+  while (true) {
+    Job job;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return quit_ || !jobs_.empty(); });
+      if (quit_) return;
+      job = std::move(jobs_.front());
+      jobs_.pop_front();
+    }
+    if (!job.exchange->gone()) answer(job.request, job.exchange, job.arrival);
+  }
+}
+
+void Service::answer(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
+                     std::chrono::steady_clock::time_point arrival) {
+  const std::string_view path = without_prefixes(request.path);
+  const RouteRow* row = nullptr;
+  std::string allowed;
+  for (const RouteRow& candidate : kRoutes) {
+    if (candidate.path != path) continue;
+    allowed = candidate.method;
+    if (candidate.method == request.method) row = &candidate;
+  }
+  if (row == nullptr) {
+    Error error{Code::kNotFound, fmt::format("no such route: {} {}", request.method.substr(0, 20),
+                                             request.path.substr(0, 200))};
+    HttpResponse response = error_response(error);
+    if (!allowed.empty()) {
+      response.status = 405;
+      response.headers.emplace_back("Allow", allowed);
+    }
+    reply(exchange, std::move(response));
+    return;
+  }
+  if (!row->open && !authorized(request)) {
+    HttpResponse response = error_response(Error{
+        Code::kInvalid, "missing or wrong API key; send it as \"Authorization: Bearer KEY\""});
+    response.status = 401;
+    response.headers.emplace_back("WWW-Authenticate", "Bearer");
+    reply(exchange, std::move(response));
+    return;
+  }
+  switch (row->route) {
+    case Route::kHealth:
+    case Route::kPing:
+      if (draining_.load(std::memory_order_relaxed)) {
+        fail(exchange, Error{Code::kUnavailable, "the server is shutting down"});
+      } else {
+        reply(exchange, json_response(R"({"status":"ok"})"));
+      }
+      break;
+    case Route::kVersion: {
+      std::string body;
+      JsonWriter(body).begin_object().key("version").string(options_.version).end_object();
+      reply(exchange, json_response(std::move(body)));
+      break;
+    }
+    case Route::kMetrics: {
+      HttpResponse response;
+      response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+      response.body = prometheus_text(metrics_, engine_->stats(), options_.model_names.front());
+      reply(exchange, std::move(response));
+      break;
+    }
+    case Route::kModels:
+      reply(exchange, json_response(models_json()));
+      break;
+    case Route::kChat:
+      generate(plan_chat(request.body, model_), exchange, arrival);
+      break;
+    case Route::kCompletions:
+      generate(plan_completion(request.body, model_), exchange, arrival);
+      break;
+    case Route::kTokenize:
+      tokenize(request, exchange);
+      break;
+    case Route::kDetokenize:
+      detokenize(request, exchange);
+      break;
+  }
+}
+
+void Service::reply(const std::shared_ptr<Exchange>& exchange, HttpResponse response) {
+  if (response.status >= 500) {
+    metrics_.server_errors.fetch_add(1, std::memory_order_relaxed);
+  } else if (response.status >= 400) {
+    metrics_.client_errors.fetch_add(1, std::memory_order_relaxed);
+  }
+  exchange->respond(std::move(response));
+}
+
+void Service::fail(const std::shared_ptr<Exchange>& exchange, const Error& error) {
+  reply(exchange, error_response(error));
+}
+
+void Service::generate(Result<Plan> plan, const std::shared_ptr<Exchange>& exchange,
+                       std::chrono::steady_clock::time_point arrival) {
+  if (!plan) {
+    fail(exchange, plan.error());
+    return;
+  }
+  if (draining_.load(std::memory_order_relaxed)) {
+    fail(exchange, Error{Code::kUnavailable, "the server is shutting down"});
+    return;
+  }
+  ResponseIdentity identity;
+  identity.id = fmt::format("{}-{:016x}{:016x}", plan->chat ? "chatcmpl" : "cmpl",
+                            options_.random(), options_.random());
+  identity.created = options_.now();
+  identity.call_id_base = fmt::format("{:016x}", options_.random());
+  if (!plan->sampling.seed) plan->sampling.seed = options_.random() >> 1;
+  std::make_shared<Generation>(*engine_, *tokenizer_, metrics_, *std::move(plan),
+                               std::move(identity), exchange, arrival)
+      ->run();
+}
+
+void Service::tokenize(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
+  const Result<TokenizePlan> plan = plan_tokenize(request.body, model_);
+  if (!plan) {
+    fail(exchange, plan.error());
+    return;
+  }
+  std::string body;
+  JsonWriter json(body);
+  json.begin_object().key("count").integer(static_cast<int64_t>(plan->ids.size()));
+  json.key("max_model_len").integer(model_.info.context_length).key("tokens").begin_array();
+  for (const int32_t id : plan->ids) json.integer(id);
+  json.end_array();
+  if (plan->with_strings) {
+    json.key("token_strs").begin_array();
+    for (const int32_t id : plan->ids) json.string(tokenizer_->token_string(id));
+    json.end_array();
+  }
+  json.end_object();
+  reply(exchange, json_response(std::move(body)));
+}
+
+void Service::detokenize(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
+  const Result<std::vector<int32_t>> ids = parse_detokenize(request.body);
+  if (!ids) {
+    fail(exchange, ids.error());
+    return;
+  }
+  std::string body;
+  JsonWriter(body).begin_object().key("prompt").string(tokenizer_->decode(*ids)).end_object();
+  reply(exchange, json_response(std::move(body)));
+}
+
+std::string Service::models_json() const {
+  std::string body;
+  JsonWriter json(body);
+  json.begin_object().key("object").string("list").key("data").begin_array();
+  for (const std::string& name : options_.model_names) {
+    json.begin_object().key("id").string(name).key("object").string("model");
+    json.key("created").integer(started_).key("owned_by").string("cedra");
+    json.key("root").string(options_.model_names.front()).key("max_model_len");
+    json.integer(model_.info.context_length).end_object();
+  }
+  json.end_array().end_object();
+  return body;
+}
+
+bool Service::authorized(const HttpRequest& request) const {
+  if (options_.api_key.empty()) return true;
+  static constexpr std::string_view kBearer = "Bearer ";
+  std::string_view given = request.authorization;
+  if (given.starts_with(kBearer)) {
+    given.remove_prefix(kBearer.size());
+  } else {
+    given = request.api_key;
+  }
+  return same_secret(given, options_.api_key);
+}
+
+}  // namespace cedra::server

@@ -1,0 +1,80 @@
+// The routes: what each path does, between HTTP, the text code and the engine.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.h"
+#include "server/http.h"
+#include "server/metrics.h"
+#include "server/plan.h"
+#include "text/tokenizer.h"
+
+namespace cedra::server {
+
+struct ServiceOptions {
+  std::vector<std::string> model_names{"deepseek-flash"};  // first is the main one
+  std::string version;
+  std::string api_key;  // "": none needed
+  RequestLimits limits;
+  bool default_thinking = true;
+  // Where ids, seeds and times come from; absent: the operating system.
+  std::function<uint64_t()> random;
+  std::function<int64_t()> now;  // seconds since 1970
+};
+
+class Service {
+ public:
+  // `engine` and `tokenizer` outlive the service.
+  Service(engine::Engine& engine, const text::Tokenizer& tokenizer, ServiceOptions options);
+  ~Service();
+
+  // Any thread. Requests with a body are worked on by one worker thread of the service, since long
+  // prompts take time to encode; the rest is answered at once.
+  void handle(HttpRequest request, std::shared_ptr<Exchange> exchange);
+  // The same on this thread.
+  void answer(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
+              std::chrono::steady_clock::time_point arrival);
+  // From now on /health says 503 and new work is refused.
+  void drain() { draining_.store(true, std::memory_order_relaxed); }
+
+ private:
+  struct Job {
+    HttpRequest request;
+    std::shared_ptr<Exchange> exchange;
+    std::chrono::steady_clock::time_point arrival;
+  };
+  void work();
+  void reply(const std::shared_ptr<Exchange>& exchange, HttpResponse response);
+  void fail(const std::shared_ptr<Exchange>& exchange, const Error& error);
+  void generate(Result<Plan> plan, const std::shared_ptr<Exchange>& exchange,
+                std::chrono::steady_clock::time_point arrival);
+  void tokenize(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void detokenize(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  std::string models_json() const;
+  bool authorized(const HttpRequest& request) const;
+
+  engine::Engine* engine_;
+  const text::Tokenizer* tokenizer_;
+  ServiceOptions options_;
+  ModelContext model_;
+  Metrics metrics_;
+  int64_t started_ = 0;
+  std::atomic<bool> draining_{false};
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Job> jobs_;
+  bool quit_ = false;
+  std::thread worker_;
+};
+
+}  // namespace cedra::server
