@@ -6,9 +6,7 @@
 #include <simdjson.h>
 
 #include <array>
-#include <cmath>
 #include <initializer_list>
-#include <limits>
 #include <map>
 #include <set>
 
@@ -97,7 +95,6 @@ class Reader {
 
   bool nested() const { return nested_; }
   bool has_section(const std::string& path) const { return sections_.contains(path); }
-  std::vector<std::string>& problems() { return problems_; }
 
   template <class... Args>
   void problem(fmt::format_string<Args...> format, Args&&... args) {
@@ -111,7 +108,8 @@ class Reader {
     for (const std::string& path : paths) {
       known_.insert(path);
       const auto at = values_.find(path);
-      if (at == values_.end()) continue;
+      // null is how some writers spell "not set".
+      if (at == values_.end() || at->second.type() == element_type::NULL_VALUE) continue;
       if (!found) {
         found = at->second;
         first = path;
@@ -126,9 +124,13 @@ class Reader {
 
   void ignore(const std::string& path) { known_.insert(path); }
 
+  // A key whose value could not be taken: rules that need it are left out.
+  void mark_unread(const std::string& name) { unread_.insert(name); }
+  const std::set<std::string>& unread() const { return unread_; }
+
   // Paths nobody asked for.
   std::vector<std::string> unknown() const {
-    std::vector<std::string> paths;
+    std::vector<std::string> paths = dotted_;
     for (const auto& [path, value] : values_) {
       if (!known_.contains(path)) paths.push_back(path);
     }
@@ -150,6 +152,10 @@ class Reader {
       if (!seen.insert(path).second) {
         return err(Code::kCorrupt, "config.json: key \"{}\" stands twice", path);
       }
+      if (field.key.find('.') != std::string_view::npos) {
+        dotted_.push_back(path);  // never one of ours, though its path may look so
+        continue;
+      }
       if (!is_section(path) || field.value.type() == element_type::NULL_VALUE) {
         values_.emplace(path, field.value);
         continue;
@@ -170,6 +176,8 @@ class Reader {
   std::map<std::string, element> values_;
   std::set<std::string> sections_;
   std::set<std::string> known_;
+  std::set<std::string> unread_;
+  std::vector<std::string> dotted_;
   bool nested_ = false;
 };
 
@@ -188,12 +196,14 @@ class Section {
       if (top_level_names_) paths.push_back(section_ + "." + key.alias);
       paths.emplace_back(key.alias);
     }
-    if (!reader_.nested() && top_level_names_)
+    if (!reader_.nested() && top_level_names_) {
       std::rotate(paths.begin(), paths.begin() + 1, paths.end());
-    auto found = reader_.find(paths, where);
+    }
+    const auto found = reader_.find(paths, where);
     const bool needed =
         key.need == Need::kAlways || (key.need == Need::kNested && reader_.nested());
     if (!found && needed) {
+      mark_unread(key);
       if (key.alias != nullptr) {
         reader_.problem("{} (or {}) is missing", paths.front(), key.alias);
       } else {
@@ -205,7 +215,8 @@ class Section {
 
   void integer(const Key& key, int64_t& out, int64_t low, int64_t high) {
     std::string where;
-    if (const auto value = find(key, &where)) read_integer(*value, where, out, low, high);
+    const auto value = find(key, &where);
+    if (value && !read_integer(*value, where, out, low, high)) mark_unread(key);
   }
 
   void number(const Key& key, double& out, double low, double high) {
@@ -213,11 +224,13 @@ class Section {
     const auto value = find(key, &where);
     if (!value) return;
     if (!is_number(*value)) {
+      mark_unread(key);
       reader_.problem("{} is {}, must be a number", where, describe(*value));
       return;
     }
     const double found = as_double(*value);
     if (!(found >= low && found <= high)) {
+      mark_unread(key);
       reader_.problem("{} is {}, must be between {} and {}", where, describe(*value), low, high);
       return;
     }
@@ -240,18 +253,21 @@ class Section {
     const auto value = find(key, &where);
     if (!value) return;
     if (value->type() != element_type::ARRAY) {
+      mark_unread(key);
       reader_.problem("{} is {}, must be a list of integers", where, describe(*value));
       return;
     }
     const simdjson::dom::array array = array_of(*value);
     if (array.size() > static_cast<size_t>(kMaxLayers)) {
+      mark_unread(key);
       reader_.problem("{} has {} entries, at most {} are supported", where, array.size(),
                       kMaxLayers);
       return;
     }
     for (const element item : array) {
       int64_t number = low;
-      read_integer(item, fmt::format("{}[{}]", where, out.size()), number, low, high);
+      const std::string place = fmt::format("{}[{}]", where, out.size());
+      if (!read_integer(item, place, number, low, high)) mark_unread(key);
       out.push_back(number);
     }
   }
@@ -285,11 +301,15 @@ class Section {
   }
 
  private:
-  void read_integer(element value, const std::string& where, int64_t& out, int64_t low,
+  void mark_unread(const Key& key) {
+    reader_.mark_unread(top_level_names_ ? key.name : section_ + "." + key.name);
+  }
+
+  bool read_integer(element value, const std::string& where, int64_t& out, int64_t low,
                     int64_t high) {
     if (value.type() != element_type::INT64) {
       reader_.problem("{} is {}, must be an integer", where, describe(value));
-      return;
+      return false;
     }
     const int64_t found = value.get_int64().value_unsafe();
     if (found < low || found > high) {
@@ -298,9 +318,10 @@ class Section {
       } else {
         reader_.problem("{} is {}, must be between {} and {}", where, found, low, high);
       }
-      return;
+      return false;
     }
     out = found;
+    return true;
   }
 
   Reader& reader_;
@@ -344,7 +365,7 @@ void read_identity(Reader& reader) {
 void read_quantization(Reader& reader, Config& config) {
   Section quant(reader, "quantization_config");
   // Top-level `dtype` is the activation type in the nested spelling, the storage in the flat one.
-  if (reader.has_section("quantization_config")) {
+  if (reader.has_section("quantization_config") || reader.nested()) {
     quant.choice({"quant_method", nullptr, Need::kAlways}, {"fp8"});
     if (const auto dtype = reader.find({"dtype"})) {
       if (!is_text(*dtype, "bfloat16")) {
@@ -359,20 +380,17 @@ void read_quantization(Reader& reader, Config& config) {
   if (const auto found = quant.choice({"expert_dtype", nullptr, Need::kAlways}, {"fp4", "fp8"})) {
     config.expert_dtype = *found == 0 ? ExpertDtype::kFp4 : ExpertDtype::kFp8;
   }
-  std::vector<int64_t> block;
-  const size_t before = reader.problems().size();
-  quant.integers({"weight_block_size", nullptr, Need::kNested}, block,
-                 std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max());
-  const bool read = reader.problems().size() == before;
-  if (read && (reader.nested() || !block.empty()) && block != std::vector<int64_t>{32, 32}) {
-    reader.problem("quantization_config.weight_block_size is {}, must be [32, 32]", block);
+  const Key block_size = {"weight_block_size", nullptr, Need::kNested};
+  std::string where;
+  if (const auto value = quant.find(block_size, &where)) {
+    if (simdjson::minify(*value) != "[32,32]") {
+      reader.problem("{} is {}, must be [32,32]", where, describe(*value));
+    }
   }
 }
 
 void read_rope(Reader& reader, TextConfig& text) {
-  const std::string section = reader.has_section("text_config.rope_scaling") || reader.nested()
-                                  ? "text_config.rope_scaling"
-                                  : "rope_scaling";
+  const std::string section = reader.nested() ? "text_config.rope_scaling" : "rope_scaling";
   // Aliases are top-level keys; plain names of this section ("factor") never are.
   Section rope(reader, section, false);
   RopeScaling& r = text.rope_scaling;
@@ -480,11 +498,12 @@ void read_text(Reader& reader, TextConfig& t, const ConfigOptions& options) {
   read_experts(s, t);
   read_engram(s, t);
   read_draft(s, t, options.skip_draft);
-  for (const char* key : {"attention_dropout", "initializer_range", "use_cache", "dtype",
-                          "torch_dtype", "model_type"}) {
-    reader.ignore(std::string("text_config.") + key);
-    if (std::string_view(key) != "dtype") reader.ignore(key);
+  for (const std::string key :
+       {"attention_dropout", "initializer_range", "use_cache", "torch_dtype"}) {
+    reader.ignore("text_config." + key);
+    reader.ignore(key);
   }
+  reader.ignore("text_config.dtype");
 }
 
 void read_vision(Reader& reader, Config& config, const ConfigOptions& options) {
@@ -516,7 +535,7 @@ void read_vision(Reader& reader, Config& config, const ConfigOptions& options) {
   s.integer({"min_pixels", "vision_min_pixels", need}, v.min_pixels, 0, kMaxCount);
   std::string where;
   const auto ratio = s.find({"max_wh_ratio", "vision_max_wh_ratio", Need::kOptional}, &where);
-  if (on && ratio && ratio->type() != element_type::NULL_VALUE) {
+  if (on && ratio) {
     reader.problem("{} is {}, must be null: stretching images is another model's rule", where,
                    describe(*ratio));
   }
@@ -597,11 +616,10 @@ Result<Config> parse_config(std::string_view json, const ConfigOptions& options)
   read_vision(reader, config, options);
   read_tokens(reader, config);
   check_denied(reader);
-  for (const char* key : {"transformers_version", "torch_dtype", "max_batch_size", "temperature"}) {
+  for (const char* key : {"transformers_version", "max_batch_size", "temperature"}) {
     reader.ignore(key);
   }
-  // The rules between keys need all of them, each in its range.
-  if (problems.empty()) check_config(config, problems);
+  check_config(config, reader.unread(), problems);
   if (!problems.empty()) {
     return err(Code::kInvalid, "config.json: {}", joined(problems, "; "));
   }

@@ -16,19 +16,30 @@ constexpr int64_t kMaxEngramPrimes = 4096;         // over all tables; bounds th
 
 class Rules {
  public:
-  Rules(const Config& config, std::vector<std::string>& problems)
-      : config_(config), t_(config.text), problems_(problems) {}
+  Rules(const Config& config, const std::set<std::string>& unread,
+        std::vector<std::string>& problems)
+      : config_(config), t_(config.text), unread_(unread), problems_(problems) {}
 
   void check_all() {
-    check_tokens();
+    if (read({"vocab_size"})) check_tokens();
     check_sizes();
     check_quantised_sizes();
-    check_ratios();
-    check_source_lists();
-    check_sources();
-    check_candidates();
-    check_engram();
-    check_draft();
+    if (read({"num_hidden_layers", "num_nextn_predict_layers", "compress_ratios"})) check_ratios();
+    if (read({"num_hidden_layers"})) check_source_lists();
+    if (read({"num_hidden_layers", "compress_ratios", "kv_source_layer_ids",
+              "index_source_layer_ids"})) {
+      check_sources();
+    }
+    if (read({"kv_source_layer_ids", "index_source_layer_ids", "candidate_source_layer_id"})) {
+      check_candidates();
+    }
+    if (read({"vocab_size", "engram_layer_ids", "engram_num_embeddings", "engram_max_ngram_size",
+              "engram_vocab_size", "engram_n_heads"})) {
+      check_engram();
+    }
+    if (read({"num_hidden_layers", "num_nextn_predict_layers", "dspark_target_layer_ids"})) {
+      check_draft();
+    }
     check_vision();
   }
 
@@ -36,6 +47,10 @@ class Rules {
   template <class... Args>
   void require(bool good, fmt::format_string<Args...> format, Args&&... args) {
     if (!good) problems_.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  bool read(std::initializer_list<const char*> keys) const {
+    return std::ranges::none_of(keys, [&](const char* key) { return unread_.contains(key); });
   }
 
   void check_tokens() {
@@ -49,46 +64,64 @@ class Rules {
   }
 
   void check_sizes() {
-    require(t_.num_attention_heads % t_.o_groups == 0,
-            "num_attention_heads {} must be a multiple of o_groups {}", t_.num_attention_heads,
-            t_.o_groups);
-    require(t_.qk_rope_head_dim % 2 == 0, "qk_rope_head_dim is {}, must be even",
-            t_.qk_rope_head_dim);
-    require(t_.qk_rope_head_dim <= t_.head_dim,
-            "qk_rope_head_dim is {}, must be at most head_dim {}", t_.qk_rope_head_dim,
-            t_.head_dim);
-    require(t_.qk_rope_head_dim <= t_.index_head_dim,
-            "qk_rope_head_dim is {}, must be at most index_head_dim {}", t_.qk_rope_head_dim,
-            t_.index_head_dim);
-    require(t_.num_experts_per_tok <= t_.n_routed_experts,
+    if (read({"num_attention_heads", "o_groups"})) {
+      require(t_.num_attention_heads % t_.o_groups == 0,
+              "num_attention_heads {} must be a multiple of o_groups {}", t_.num_attention_heads,
+              t_.o_groups);
+    }
+    if (read({"qk_rope_head_dim"})) {
+      const int64_t rope = t_.qk_rope_head_dim;
+      require(rope % 2 == 0, "qk_rope_head_dim is {}, must be even", rope);
+      require(!read({"head_dim"}) || rope <= t_.head_dim,
+              "qk_rope_head_dim is {}, must be at most head_dim {}", rope, t_.head_dim);
+      require(!read({"index_head_dim"}) || rope <= t_.index_head_dim,
+              "qk_rope_head_dim is {}, must be at most index_head_dim {}", rope, t_.index_head_dim);
+    }
+    if (read({"text_config.rope_scaling.beta_slow", "text_config.rope_scaling.beta_fast",
+              "rope_scaling.beta_slow", "rope_scaling.beta_fast"})) {
+      require(t_.rope_scaling.beta_slow < t_.rope_scaling.beta_fast,
+              "rope_scaling.beta_slow is {}, must be below beta_fast {}", t_.rope_scaling.beta_slow,
+              t_.rope_scaling.beta_fast);
+    }
+    if (!read({"n_routed_experts"})) return;
+    require(!read({"num_experts_per_tok"}) || t_.num_experts_per_tok <= t_.n_routed_experts,
             "num_experts_per_tok is {}, must be at most n_routed_experts {}",
             t_.num_experts_per_tok, t_.n_routed_experts);
-    require(t_.rope_scaling.beta_slow < t_.rope_scaling.beta_fast,
-            "rope_scaling.beta_slow is {}, must be below beta_fast {}", t_.rope_scaling.beta_slow,
-            t_.rope_scaling.beta_fast);
     const int64_t experts = t_.num_hidden_layers * t_.n_routed_experts +
                             t_.num_nextn_predict_layers * t_.dspark_n_routed_experts;
     require(experts <= kMaxExperts, "{} routed experts over all layers, at most {} are supported",
             experts, kMaxExperts);
   }
 
+  void check_multiple(const char* what, int64_t size) {
+    require(size % kScaleTile == 0, "{} is {}, must be a multiple of {} (scale tile)", what, size,
+            kScaleTile);
+    require(size <= kMaxWidth, "{} is {}, at most {} is supported", what, size, kMaxWidth);
+  }
+
   void check_quantised_sizes() {
-    const int64_t head_width = t_.num_attention_heads * t_.head_dim;
-    const auto multiple = [&](const char* what, int64_t size) {
-      require(size % kScaleTile == 0, "{} is {}, must be a multiple of {} (scale tile)", what, size,
-              kScaleTile);
-      require(size <= kMaxWidth, "{} is {}, at most {} is supported", what, size, kMaxWidth);
+    const auto one = [&](const char* key, int64_t size) {
+      if (read({key})) check_multiple(key, size);
     };
-    multiple("hidden_size", t_.hidden_size);
-    multiple("q_lora_rank", t_.q_lora_rank);
-    multiple("head_dim", t_.head_dim);
-    multiple("num_attention_heads * head_dim", head_width);
-    multiple("num_attention_heads * head_dim / o_groups", head_width / t_.o_groups);
-    multiple("o_groups * o_lora_rank", t_.o_groups * t_.o_lora_rank);
-    multiple("moe_intermediate_size", t_.moe_intermediate_size);
-    multiple("index_head_dim", t_.index_head_dim);
-    multiple("index_n_heads * index_head_dim", t_.index_n_heads * t_.index_head_dim);
-    if (!t_.engram_layer_ids.empty()) multiple("engram_head_dim", t_.engram_head_dim);
+    one("hidden_size", t_.hidden_size);
+    one("q_lora_rank", t_.q_lora_rank);
+    one("head_dim", t_.head_dim);
+    one("moe_intermediate_size", t_.moe_intermediate_size);
+    one("index_head_dim", t_.index_head_dim);
+    if (!t_.engram_layer_ids.empty()) one("engram_head_dim", t_.engram_head_dim);
+    const int64_t head_width = t_.num_attention_heads * t_.head_dim;
+    if (read({"num_attention_heads", "head_dim"})) {
+      check_multiple("num_attention_heads * head_dim", head_width);
+      if (read({"o_groups"})) {
+        check_multiple("num_attention_heads * head_dim / o_groups", head_width / t_.o_groups);
+      }
+    }
+    if (read({"o_groups", "o_lora_rank"})) {
+      check_multiple("o_groups * o_lora_rank", t_.o_groups * t_.o_lora_rank);
+    }
+    if (read({"index_n_heads", "index_head_dim"})) {
+      check_multiple("index_n_heads * index_head_dim", t_.index_n_heads * t_.index_head_dim);
+    }
   }
 
   void check_ratios() {
@@ -171,6 +204,7 @@ class Rules {
               "index source {} after candidate_source_layer_id {} reads KV source {}, must read {}",
               layer, source, t_.kv_source_of(layer), t_.kv_source_of(source));
     }
+    if (!read({"candidate_topk_blocks", "candidate_block_size", "index_topk"})) return;
     const int64_t safe = (t_.candidate_topk_blocks - 1) * t_.candidate_block_size + 1;
     require(safe >= t_.index_topk,
             "candidate_topk_blocks {} of candidate_block_size {} leave as few as {} rows, "
@@ -189,9 +223,10 @@ class Rules {
     require(t_.engram_pad_token_id < t_.vocab_size,
             "engram_pad_token_id is {}, must be below vocab_size {}", t_.engram_pad_token_id,
             t_.vocab_size);
-    require(t_.engram_compressed_vocab_size <= t_.vocab_size,
-            "engram_compressed_vocab_size is {}, must be at most vocab_size {}",
-            t_.engram_compressed_vocab_size, t_.vocab_size);
+    require(
+        !read({"engram_compressed_vocab_size"}) || t_.engram_compressed_vocab_size <= t_.vocab_size,
+        "engram_compressed_vocab_size is {}, must be at most vocab_size {}",
+        t_.engram_compressed_vocab_size, t_.vocab_size);
     if (t_.engram_num_embeddings.size() != tables) {
       require(false, "engram_num_embeddings has {} entries, engram_layer_ids has {}",
               t_.engram_num_embeddings.size(), tables);
@@ -227,16 +262,18 @@ class Rules {
       require(is_layer(id), "dspark_target_layer_ids has layer {}, layers are 0..{}", id,
               t_.num_hidden_layers - 1);
     }
-    require(t_.dspark_noise_token_id < t_.vocab_size,
+    require(!read({"vocab_size"}) || t_.dspark_noise_token_id < t_.vocab_size,
             "dspark_noise_token_id is {}, must be below vocab_size {}", t_.dspark_noise_token_id,
             t_.vocab_size);
-    require(t_.dspark_num_experts_per_tok <= t_.dspark_n_routed_experts,
+    require(!read({"n_routed_experts", "num_experts_per_tok"}) ||
+                t_.dspark_num_experts_per_tok <= t_.dspark_n_routed_experts,
             "dspark_num_experts_per_tok is {}, must be at most dspark_n_routed_experts {}",
             t_.dspark_num_experts_per_tok, t_.dspark_n_routed_experts);
   }
 
   void check_vision() {
     if (!config_.vision) return;
+    if (!read({"vision_config.hidden_size", "vision_config.num_attention_heads"})) return;
     const VisionConfig& v = *config_.vision;
     require(v.hidden_size % (4 * v.num_attention_heads) == 0,
             "vision hidden_size {} must be a multiple of 4 * num_attention_heads {}: rotary "
@@ -246,13 +283,15 @@ class Rules {
 
   const Config& config_;
   const TextConfig& t_;
+  const std::set<std::string>& unread_;
   std::vector<std::string>& problems_;
 };
 
 }  // namespace
 
-void check_config(const Config& config, std::vector<std::string>& problems) {
-  Rules(config, problems).check_all();
+void check_config(const Config& config, const std::set<std::string>& unread,
+                  std::vector<std::string>& problems) {
+  Rules(config, unread, problems).check_all();
 }
 
 bool TextConfig::is_kv_source(int64_t layer) const {

@@ -1,6 +1,7 @@
 // The rules between the values of a config (spec model.md 1.2, rule 3); internal to checkpoint/.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -8,7 +9,9 @@
 
 namespace cedra {
 
-// Appends one sentence per broken rule. Every value is already in its own range.
-void check_config(const Config& config, std::vector<std::string>& problems);
+// Appends one sentence per broken rule. Values are in their own ranges, except those of the keys in
+// `unread` ("hidden_size", "vision_config.hidden_size"): rules that need such a key are left out.
+void check_config(const Config& config, const std::set<std::string>& unread,
+                  std::vector<std::string>& problems);
 
 }  // namespace cedra

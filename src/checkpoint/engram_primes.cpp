@@ -1,7 +1,6 @@
 #include "checkpoint/engram_primes.h"
 
 #include <array>
-#include <unordered_set>
 
 namespace cedra {
 namespace {
@@ -48,16 +47,15 @@ bool is_prime(uint64_t value) {
 
 std::vector<std::vector<std::vector<int64_t>>> engram_table_primes(const TextConfig& text) {
   std::vector<std::vector<std::vector<int64_t>>> tables;
-  std::unordered_set<int64_t> used;
+  // Every order starts at the same number again and skips what was used: that is the next prime.
+  int64_t candidate = text.engram_vocab_size;
   for (size_t table = 0; table < text.engram_layer_ids.size(); ++table) {
     auto& orders = tables.emplace_back();
     for (int64_t order = 2; order <= text.engram_max_ngram_size; ++order) {
       auto& heads = orders.emplace_back();
-      int64_t candidate = text.engram_vocab_size;
       for (int64_t head = 0; head < text.engram_n_heads; ++head) {
-        while (used.contains(candidate) || !is_prime(static_cast<uint64_t>(candidate))) ++candidate;
-        used.insert(candidate);
-        heads.push_back(candidate);
+        while (!is_prime(static_cast<uint64_t>(candidate))) ++candidate;
+        heads.push_back(candidate++);
       }
     }
   }
