@@ -180,7 +180,11 @@ CEDRA_INLINE F16 exp_lanes(F16 x) {
   return (value * scale_a) * scale_b;
 }
 
-CEDRA_INLINE F16 sigmoid_lanes(F16 x) { return 1.0f / (1.0f + exp_lanes(-x)); }
+// 1 / (1 + e^-x), by e^-|x| so that nothing overflows and small results keep their digits.
+CEDRA_INLINE F16 sigmoid_lanes(F16 x) {
+  const F16 e = exp_lanes(-abs_lanes(x));
+  return (x < 0.0f ? e : splat(1.0f)) / (1.0f + e);
+}
 
 // log(1 + e^x) = max(x, 0) + 2 atanh(y / (2 + y)), y = e^-|x|: the argument is at most 1/3, where
 // the series is short; above 20 the result is x.
@@ -195,7 +199,7 @@ CEDRA_INLINE F16 softplus_lanes(F16 x) {
   p = fma(p, q, splat(1.0f / 7));
   p = fma(p, q, splat(1.0f / 5));
   p = fma(p, q, splat(1.0f / 3));
-  const F16 log1p = 2.0f * fma(p * q, s, s);
+  const F16 log1p = y < 0x1p-25f ? y : 2.0f * fma(p * q, s, s);
   return x > 20.0f ? x : max_lanes(x, splat(0.0f)) + log1p;
 }
 
