@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "kernels/avx2/matmul.h"
 #include "kernels/avx512/matmul.h"
 #include "kernels/ops.h"
 #include "kernels/scalar/scalar.h"
@@ -52,6 +53,7 @@ struct Levels {
   Levels() {
     table[count++] = &scalar::ops();
     const Features features = detect();
+    if (features.avx2) table[count++] = &avx2::ops();
     if (features.avx512) table[count++] = &avx512::ops();
   }
 };

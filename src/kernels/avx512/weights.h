@@ -1,13 +1,53 @@
-// Weights of the three tensor formats as BF16 registers: 32 consecutive weights of a row, scale
-// folded in (exact: the row was found ordinary, see matmul.cpp).
+// The tensor formats as AVX-512 registers of 32 BF16 values, scale folded in (exact for ordinary
+// rows, see fast/matmul.h), and FP32 tensors as two registers of 16.
 #pragma once
 
-#include "kernels/fast/vec.h"
+#include "kernels/fast/matmul.h"
 
 namespace cedra::kernels {
 namespace {
 
-constexpr int64_t kStep = 32;  // weights per register; one scale block
+CEDRA_INLINE __m128 sum_lanes_of_four_512(__m512 a, __m512 b, __m512 c, __m512 d) {
+  // (i, i+8): eight lanes of a then of b.
+  const __m512 ab =
+      _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
+  const __m512 cd =
+      _mm512_add_ps(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xEE));
+  // (i, i+4): four lanes of a, b, c, d.
+  __m512 s = _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xDD));
+  s = _mm512_add_ps(s, _mm512_permute_ps(s, 0x4E));  // (i, i+2)
+  s = _mm512_add_ps(s, _mm512_permute_ps(s, 0xB1));  // (i, i+1)
+  const __m512i first_of_each = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 8, 4, 0);
+  return _mm512_castps512_ps128(_mm512_permutexvar_ps(first_of_each, s));
+}
+
+// BF16 dot products: lane l adds the products of elements 2l and 2l+1 of each block of 32.
+struct Bf16Dot {
+  using Reg = __m512i;
+  using Block = __m512i;
+  using Sum = __m512;
+  using PanelWord = uint16_t;
+  static constexpr int kRegs = 1;
+  static constexpr int kTileT = 6;        // 24 sums, 4 weights, 1 activation
+  static constexpr int64_t kDotRows = 4;  // 16 sums, 4 activations, the rest to decode
+  static constexpr int64_t kPanelBytes = 256 * 1024;
+  static constexpr int dot_tile_n(int) { return 4; }
+
+  static CEDRA_INLINE Sum zero() { return _mm512_setzero_ps(); }
+  static CEDRA_INLINE Reg load_x_reg(const bf16* x) { return _mm512_loadu_si512(x); }
+  static CEDRA_INLINE Block load_x(const bf16* x) { return _mm512_loadu_si512(x); }
+  static CEDRA_INLINE Reg load_panel(const PanelWord* p) { return _mm512_load_si512(p); }
+  static CEDRA_INLINE void store_panel(PanelWord* p, Block w) { _mm512_store_si512(p, w); }
+  static CEDRA_INLINE Sum multiply_add_reg(Sum sum, Reg x, Reg w) {
+    return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(w));
+  }
+  static CEDRA_INLINE Sum multiply_add(Sum sum, Block x, Block w) {
+    return multiply_add_reg(sum, x, w);
+  }
+  static CEDRA_INLINE __m128 sum_lanes_of_four(Sum a, Sum b, Sum c, Sum d) {
+    return sum_lanes_of_four_512(a, b, c, d);
+  }
+};
 
 // What is added to the exponent field of both BF16 halves of a dword for scale byte b.
 struct FoldTable {
@@ -23,8 +63,10 @@ constexpr FoldTable make_fold_table(int offset) {
 }
 
 struct Fp4Weights {
+  using Row = WeightRow;
   static constexpr FoldTable kFold = make_fold_table(0);
-  static constexpr int64_t kBytesPerStep = 16;  // codes of a row
+  static constexpr int64_t kBytesPerBlock = 16;
+  static constexpr bool kAnyK = false;
 
   // Nibble -> BF16, twice: only the low five bits of an index count, so the upper nibble may stay.
   alignas(64) static constexpr uint16_t kTable[32] = {
@@ -33,13 +75,7 @@ struct Fp4Weights {
       0x4080, 0x40C0, 0x8000, 0xBF00, 0xBF80, 0xBFC0, 0xC000, 0xC040, 0xC080, 0xC0C0};
   static constexpr __mmask32 kNonZero = 0xFEFEFEFEu;
 
-  struct Row {
-    const uint8_t* codes;
-    const uint8_t* scales;
-  };
-  static CEDRA_INLINE Row row(const Matrix& w, int64_t n) {
-    return {w.data + n * (w.cols / 2), w.scales + n * (w.cols / kStep)};
-  }
+  static CEDRA_INLINE Row row(const Matrix& w, int64_t n) { return fp4_row(w, n); }
 
   __m512i spread, shift, table;
   CEDRA_INLINE Fp4Weights() {
@@ -51,49 +87,40 @@ struct Fp4Weights {
     shift = _mm512_set1_epi32(0x00040000);
     table = _mm512_load_si512(kTable);
   }
-  CEDRA_INLINE __m512i decode(const Row& row, int64_t step) const {
+  CEDRA_INLINE __m512i decode(const Row& row, int64_t block) const {
     const __m128i raw =
-        _mm_loadu_si128(reinterpret_cast<const __m128i*>(row.codes + step * kBytesPerStep));
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(row.codes + block * kBytesPerBlock));
     const __m512i index =
         _mm512_srlv_epi16(_mm512_permutexvar_epi8(spread, _mm512_castsi128_si512(raw)), shift);
-    const __m512i fold = _mm512_set1_epi32(static_cast<int>(kFold.word[row.scales[step]]));
+    const __m512i fold = _mm512_set1_epi32(static_cast<int>(kFold.word[row.scales[block]]));
     const __m512i scaled = _mm512_mask_add_epi16(table, kNonZero, table, fold);
     return _mm512_permutexvar_epi16(index, scaled);
   }
 };
 
 struct Fp8Weights {
+  using Row = WeightRow;
   // The E4M3 exponent field lands in BF16's as it is; 120 is the difference of the biases.
   static constexpr FoldTable kFold = make_fold_table(120);
-  static constexpr int64_t kBytesPerStep = 32;
+  static constexpr int64_t kBytesPerBlock = 32;
+  static constexpr bool kAnyK = false;
 
-  // Codes below 8 (zero and subnormals) go through a table: BF16 of m * 2^-9 less the 120 of kFold.
-  alignas(64) static constexpr uint16_t kSmall[32] = {0x0000,
-                                                      0x3B00 - 0x3C00 + 0x10000,
-                                                      0x3B80 - 0x3C00 + 0x10000,
-                                                      0x3BC0 - 0x3C00 + 0x10000,
-                                                      0x3C00 - 0x3C00,
-                                                      0x3C20 - 0x3C00,
-                                                      0x3C40 - 0x3C00,
-                                                      0x3C60 - 0x3C00};
+  // Codes below 8 (zero and subnormals) go through a table: BF16 of m * 2^-9 less the 120 of kFold,
+  // modulo 2^16.
+  alignas(64) static constexpr uint16_t kSmall[32] = {0x0000, 0xFF00, 0xFF80, 0xFFC0,
+                                                      0x0000, 0x0020, 0x0040, 0x0060};
   static constexpr __mmask32 kNonZero = 0x000000FEu;
 
-  struct Row {
-    const uint8_t* codes;
-    const uint8_t* scales;
-  };
-  static CEDRA_INLINE Row row(const Matrix& w, int64_t n) {
-    return {w.data + n * w.cols, w.scales + (n / kStep) * (w.cols / kStep)};
-  }
+  static CEDRA_INLINE Row row(const Matrix& w, int64_t n) { return fp8_row(w, n); }
 
   __m512i small;
   CEDRA_INLINE Fp8Weights() { small = _mm512_load_si512(kSmall); }
-  CEDRA_INLINE __m512i decode(const Row& row, int64_t step) const {
+  CEDRA_INLINE __m512i decode(const Row& row, int64_t block) const {
     const __m512i code = _mm512_cvtepi8_epi16(
-        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row.codes + step * kBytesPerStep)));
+        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row.codes + block * kBytesPerBlock)));
     const __m512i magnitude = _mm512_and_si512(code, _mm512_set1_epi16(0x7F));
     const __mmask32 is_small = _mm512_testn_epi16_mask(code, _mm512_set1_epi16(0x78));
-    const __m512i fold = _mm512_set1_epi32(static_cast<int>(kFold.word[row.scales[step]]));
+    const __m512i fold = _mm512_set1_epi32(static_cast<int>(kFold.word[row.scales[block]]));
     __m512i value = _mm512_add_epi16(_mm512_slli_epi16(magnitude, 4), fold);
     const __m512i scaled_small = _mm512_mask_add_epi16(small, kNonZero, small, fold);
     value = _mm512_mask_permutexvar_epi16(value, is_small, magnitude, scaled_small);
@@ -103,19 +130,61 @@ struct Fp8Weights {
 };
 
 struct Bf16Weights {
-  static constexpr int64_t kBytesPerStep = 64;
+  using Row = WeightRow;
+  static constexpr int64_t kBytesPerBlock = 64;
+  static constexpr bool kAnyK = true;
 
-  struct Row {
-    const uint8_t* values;
-  };
-  static CEDRA_INLINE Row row(const Matrix& w, int64_t n) { return {w.data + 2 * n * w.cols}; }
-
-  CEDRA_INLINE __m512i decode(const Row& row, int64_t step) const {
-    return _mm512_loadu_si512(row.values + step * kBytesPerStep);
+  static CEDRA_INLINE Row row(const Matrix& w, int64_t n) { return plain_row(w, n, 2); }
+  CEDRA_INLINE __m512i decode(const Row& row, int64_t block) const {
+    return _mm512_loadu_si512(row.codes + block * kBytesPerBlock);
   }
-  // The last, short step: lanes outside `mask` are zero and not read.
-  CEDRA_INLINE __m512i decode_tail(const Row& row, int64_t step, __mmask32 mask) const {
-    return _mm512_maskz_loadu_epi16(mask, row.values + step * kBytesPerStep);
+};
+
+// FP32 weights keep their digits: fused multiply-adds, lane = k mod 16.
+struct FloatDot {
+  using Reg = __m512;
+  struct Block {
+    __m512 v[2];
+  };
+  using Sum = __m512;
+  using PanelWord = float;
+  static constexpr int kRegs = 2;
+  static constexpr int kTileT = 6;
+  static constexpr int64_t kDotRows = 4;
+  static constexpr int64_t kPanelBytes = 256 * 1024;
+  static constexpr int dot_tile_n(int) { return 4; }
+
+  static CEDRA_INLINE Sum zero() { return _mm512_setzero_ps(); }
+  static CEDRA_INLINE Reg load_x_reg(const bf16* x) {
+    const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(words), 16));
+  }
+  static CEDRA_INLINE Block load_x(const bf16* x) { return {{load_x_reg(x), load_x_reg(x + 16)}}; }
+  static CEDRA_INLINE Reg load_panel(const PanelWord* p) { return _mm512_load_ps(p); }
+  static CEDRA_INLINE void store_panel(PanelWord* p, const Block& w) {
+    _mm512_store_ps(p, w.v[0]);
+    _mm512_store_ps(p + 16, w.v[1]);
+  }
+  static CEDRA_INLINE Sum multiply_add_reg(Sum sum, Reg x, Reg w) {
+    return _mm512_fmadd_ps(x, w, sum);
+  }
+  static CEDRA_INLINE Sum multiply_add(Sum sum, const Block& x, const Block& w) {
+    return multiply_add_reg(multiply_add_reg(sum, x.v[0], w.v[0]), x.v[1], w.v[1]);
+  }
+  static CEDRA_INLINE __m128 sum_lanes_of_four(Sum a, Sum b, Sum c, Sum d) {
+    return sum_lanes_of_four_512(a, b, c, d);
+  }
+};
+
+struct FloatWeights {
+  using Row = WeightRow;
+  static constexpr int64_t kBytesPerBlock = 128;
+  static constexpr bool kAnyK = true;
+
+  static CEDRA_INLINE Row row(const Matrix& w, int64_t n) { return plain_row(w, n, 4); }
+  CEDRA_INLINE FloatDot::Block decode(const Row& row, int64_t block) const {
+    const uint8_t* p = row.codes + block * kBytesPerBlock;
+    return {{_mm512_loadu_ps(p), _mm512_loadu_ps(p + 64)}};
   }
 };
 

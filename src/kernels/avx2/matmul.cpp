@@ -1,0 +1,25 @@
+// Matrix products of the AVX2 level: FP32 fused multiply-adds on exactly decoded weights.
+#include "kernels/avx2/matmul.h"
+
+#include "kernels/avx2/weights.h"
+
+namespace cedra::kernels::avx2 {
+
+void matmul(const MatmulJob& job) {
+  switch (job.w.format) {
+    case MatrixFormat::kFp8Tile32:
+      multiply_scaled<FloatDot, Fp8Weights>(job, kBlockK);
+      return;
+    case MatrixFormat::kFp4Row32:
+      multiply_scaled<FloatDot, Fp4Weights>(job, 1);
+      return;
+    case MatrixFormat::kBf16:
+      multiply<FloatDot, Bf16Weights>(job);
+      return;
+    case MatrixFormat::kF32:
+      multiply<FloatDot, FloatWeights>(job);
+      return;
+  }
+}
+
+}  // namespace cedra::kernels::avx2
