@@ -22,6 +22,11 @@ uint64_t pair_hash(int32_t left, int32_t right) {
              static_cast<uint32_t>(right));
 }
 
+// The slot of a pair comes from the low bits of its hash, the bit in the filter from the high ones.
+uint64_t filter_bit(uint64_t hash, size_t filter_words) {
+  return hash >> 32 & (filter_words * 64 - 1);
+}
+
 uint64_t bytes_hash(std::string_view bytes) {
   uint64_t hash = bytes.size();
   while (bytes.size() >= 8) {
@@ -41,10 +46,14 @@ Result<Bpe> Bpe::build(const std::array<int32_t, 256>& byte_ids, std::span<const
   Bpe bpe;
   bpe.byte_ids_ = byte_ids;
   bpe.pairs_.resize(std::bit_ceil(2 * merges.size() + 2));
+  bpe.filter_.resize(std::bit_ceil(merges.size() / 4 + 1));
   bpe.results_.reserve(merges.size());
   const size_t mask = bpe.pairs_.size() - 1;
   for (const Merge& merge : merges) {
-    size_t slot = pair_hash(merge.left, merge.right) & mask;
+    const uint64_t hash = pair_hash(merge.left, merge.right);
+    const uint64_t bit = filter_bit(hash, bpe.filter_.size());
+    bpe.filter_[bit / 64] |= uint64_t{1} << bit % 64;
+    size_t slot = hash & mask;
     for (; bpe.pairs_[slot].left >= 0; slot = (slot + 1) & mask) {
       if (bpe.pairs_[slot].left == merge.left && bpe.pairs_[slot].right == merge.right) {
         return err(Code::kCorrupt, "merges {} and {} join the same pair of tokens ({}, {})",
@@ -60,9 +69,11 @@ Result<Bpe> Bpe::build(const std::array<int32_t, 256>& byte_ids, std::span<const
 }
 
 const Bpe::Pair* Bpe::find(int32_t left, int32_t right) const {
+  const uint64_t hash = pair_hash(left, right);
+  const uint64_t bit = filter_bit(hash, filter_.size());
+  if ((filter_[bit / 64] >> bit % 64 & 1) == 0) return nullptr;
   const size_t mask = pairs_.size() - 1;
-  for (size_t slot = pair_hash(left, right) & mask; pairs_[slot].left >= 0;
-       slot = (slot + 1) & mask) {
+  for (size_t slot = hash & mask; pairs_[slot].left >= 0; slot = (slot + 1) & mask) {
     if (pairs_[slot].left == left && pairs_[slot].right == right) return &pairs_[slot];
   }
   return nullptr;
