@@ -7,8 +7,9 @@ namespace {
 
 bool is_wrapper_name(std::string_view name) { return name == "arguments" || name == "input"; }
 
+constexpr std::string_view kSpace = " \t\r\n";
+
 std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
   const size_t begin = text.find_first_not_of(kSpace);
   if (begin == std::string_view::npos) return {};
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
@@ -120,7 +121,7 @@ void CallArguments::end_value(std::string& out, JsonReader& reader) {
 
 void CallArguments::add_body(std::string_view piece) {
   if (!keys_.empty()) return;  // stray text between parameters
-  if (body_.empty() && trimmed(piece).empty()) return;
+  if (body_.empty()) piece.remove_prefix(std::min(piece.find_first_not_of(kSpace), piece.size()));
   body_ += piece;
 }
 
@@ -153,7 +154,7 @@ void CallArguments::finish(std::string& out, JsonReader& reader) {
     }
     // As the prompt encoder writes arguments that are no object.
     add_key("arguments", out);
-    append_json_string(body_, out);
+    append_json_string(trimmed(body_), out);
   }
   out += opened_ ? "}" : "{}";
 }

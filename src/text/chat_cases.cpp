@@ -20,9 +20,16 @@ std::string json_text(std::string_view text) {
   return out;
 }
 
+// The text around a place, cut at character borders.
 std::string excerpt(std::string_view text, size_t at) {
-  const size_t begin = at > kExcerpt ? at - kExcerpt : 0;
-  return json_text(text.substr(begin, at - begin + kExcerpt));
+  const auto inside = [&](size_t i) {
+    return i < text.size() && (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80;
+  };
+  size_t begin = at > kExcerpt ? at - kExcerpt : 0;
+  size_t end = std::min(at + kExcerpt, text.size());
+  while (inside(begin)) ++begin;
+  while (inside(end)) --end;
+  return json_text(text.substr(begin, end > begin ? end - begin : 0));
 }
 
 std::string_view text_of(const JsonValue& object, std::string_view key) {
@@ -181,26 +188,6 @@ std::string check_reference(const JsonValue& test, const CaseOptions& options) {
   return check_prompt(test, *prompt, {}, options);
 }
 
-std::string message_json(const ParsedMessage& message) {
-  std::string out = "{\"reasoning_content\": ";
-  append_json_string(message.reasoning, out);
-  out += ", \"content\": ";
-  append_json_string(message.content, out);
-  out += ", \"tool_calls\": [";
-  bool first = true;
-  for (const ParsedCall& call : message.calls) {
-    if (!first) out += ", ";
-    first = false;
-    out += "{\"name\": ";
-    append_json_string(call.name, out);
-    out += ", \"arguments\": ";
-    append_json_string(call.arguments, out);
-    out += '}';
-  }
-  out += "]}";
-  return out;
-}
-
 // The parser's options from a parse case: tools_declared alone declares one unknown tool.
 Result<ParserOptions> parser_options(const JsonValue& test) {
   ParserOptions out;
@@ -232,6 +219,12 @@ std::string check_output(const JsonValue& test, const CaseOptions& options) {
   if (auto text = compare("message", python_json(*present(test, "expect")), message_json(message));
       !text.empty()) {
     return text;
+  }
+  if (const JsonValue* input = present(test, "custom_input")) {
+    const std::string arguments = message.calls.empty() ? "" : message.calls.front().arguments;
+    const auto raw = custom_tool_input(arguments);
+    if (!raw) return "the first call is no free-text call";
+    if (auto text = compare("custom_input", input->text(), *raw); !text.empty()) return text;
   }
   return compare("finish_reason", finish, finish_name(parser.finish_reason()));
 }

@@ -81,6 +81,11 @@ struct ReferenceCase {
 };
 Result<ReferenceCase> parse_reference_case(const JsonValue& value);
 
+// A prompt from either shape, as `cedra encode` reads it: the reference's if the text is a list of
+// messages, has "options", or a message carries tools, response_format or task; else a request body
+// of `route`. The warnings of the request are the prompt's.
+Result<Prompt> prompt_from_json(std::string_view text, Route route, const RequestRules& rules);
+
 // The pieces that other servers' routes (/tokenize) share.
 Result<std::vector<Message>> parse_messages(const JsonValue& messages, const RequestRules& rules,
                                             std::vector<std::string>& warnings);

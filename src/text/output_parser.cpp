@@ -569,34 +569,4 @@ std::string_view finish_name(FinishReason reason) {
   return "";
 }
 
-void ParsedMessage::add(const std::vector<OutputEvent>& events) {
-  for (const OutputEvent& event : events) {
-    switch (event.kind) {
-      case OutputEvent::Kind::kReasoning:
-        reasoning += event.text;
-        break;
-      case OutputEvent::Kind::kContent:
-        content += event.text;
-        break;
-      case OutputEvent::Kind::kCallStart:
-        calls.push_back({event.id, event.text, ""});
-        break;
-      case OutputEvent::Kind::kArguments:
-        calls.back().arguments += event.text;
-        break;
-      case OutputEvent::Kind::kCallEnd:
-        break;
-    }
-  }
-}
-
-ParsedMessage parse_output(std::string_view text, ParserOptions options, OutputEnd end) {
-  OutputParser parser(std::move(options));
-  ParsedMessage message;
-  message.add(parser.push(text));
-  message.add(parser.finish(end));
-  message.finish = parser.finish_reason();
-  return message;
-}
-
 }  // namespace cedra::text

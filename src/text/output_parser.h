@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -90,6 +91,14 @@ struct ParsedMessage {
 
   void add(const std::vector<OutputEvent>& events);
 };
+// The free text of a Responses custom tool (ToolDefinition::custom) from its call's arguments: the
+// one string parameter "input", raw; nullopt if the arguments are anything else.
+std::optional<std::string> custom_tool_input(std::string_view arguments);
+
+// {"reasoning_content": ..., "content": ..., "tool_calls": [{"name", "arguments"}]}, as in the
+// vectors.
+std::string message_json(const ParsedMessage& message);
+
 ParsedMessage parse_output(std::string_view text, ParserOptions options, OutputEnd end);
 
 }  // namespace cedra::text

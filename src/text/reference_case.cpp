@@ -31,6 +31,18 @@ Result<> add_reference_fields(const JsonValue& value, size_t index, Message& mes
   return {};
 }
 
+bool has_reference_shape(const JsonValue& value) {
+  if (value.find("options") != nullptr) return true;
+  const JsonValue* messages = present(value, "messages");
+  if (messages == nullptr) return false;
+  for (const JsonValue& message : messages->items()) {
+    for (const std::string_view key : {"tools", "response_format", "task"}) {
+      if (present(message, key) != nullptr) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 Result<ReferenceCase> parse_reference_case(const JsonValue& value) {
@@ -56,6 +68,23 @@ Result<ReferenceCase> parse_reference_case(const JsonValue& value) {
   CEDRA_ASSIGN(out.options.continue_final_message,
                get_bool(*options, "continue_final_message", false));
   return out;
+}
+
+Result<Prompt> prompt_from_json(std::string_view text, Route route, const RequestRules& rules) {
+  JsonReader reader(rules.limits);
+  CEDRA_ASSIGN(JsonValue value, reader.read(text));
+  if (value.is_array()) {
+    value = JsonValue::object({{"messages", std::move(value)}});
+    value.members().emplace_back("options", JsonValue());
+  }
+  if (has_reference_shape(value)) {
+    CEDRA_ASSIGN(const auto parsed, parse_reference_case(value));
+    return encode_chat(parsed.conversation, parsed.options);
+  }
+  CEDRA_ASSIGN(auto request, parse_request(route, text, rules));
+  CEDRA_ASSIGN(auto prompt, encode_chat(request.conversation, request.options));
+  prompt.warnings = std::move(request.warnings);
+  return prompt;
 }
 
 }  // namespace cedra::text
