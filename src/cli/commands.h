@@ -10,5 +10,9 @@ namespace cedra::cli {
 using Action = std::function<int()>;
 
 void add_inspect(CLI::App& app, Action& action);   // inspect.cpp
+void add_golden(CLI::App& app, Action& action);    // golden.cpp
+void add_encode(CLI::App& app, Action& action);    // encode.cpp
+void add_parse(CLI::App& app, Action& action);     // parse.cpp
+void add_tokenize(CLI::App& app, Action& action);  // tokenize.cpp
 
 }  // namespace cedra::cli

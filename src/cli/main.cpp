@@ -10,6 +10,10 @@ int main(int argc, char** argv) {
 
   cedra::cli::Action action;
   cedra::cli::add_inspect(app, action);
+  cedra::cli::add_golden(app, action);
+  cedra::cli::add_encode(app, action);
+  cedra::cli::add_parse(app, action);
+  cedra::cli::add_tokenize(app, action);
 
   CLI11_PARSE(app, argc, argv);
   return action ? action() : 0;

@@ -1,0 +1,49 @@
+// A fixed pool of cache blocks with reference counts.
+//
+// Ownership: the engine thread alone takes and releases blocks; kernels only read and write the
+// bytes of blocks that a running sequence holds. The memory is taken once, at construction; nothing
+// grows.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "cache/layout.h"
+
+namespace cedra::cache {
+
+using BlockId = int32_t;
+
+class BlockPool {
+ public:
+  // kExhausted if the memory cannot be had.
+  static Result<BlockPool> create(const CacheLayout& layout, int64_t blocks);
+  BlockPool(BlockPool&& other) noexcept;
+  BlockPool& operator=(BlockPool&&) = delete;
+  ~BlockPool();
+
+  const CacheLayout& layout() const { return layout_; }
+  int64_t size() const { return static_cast<int64_t>(references_.size()); }
+  int64_t free_count() const { return static_cast<int64_t>(free_.size()); }
+
+  // A block with one reference, or -1 if none is free.
+  BlockId take();
+  void retain(BlockId id) { ++references_[static_cast<size_t>(id)]; }
+  // Gives one reference back; true if it was the last, and the block is free again.
+  bool release(BlockId id);
+  int32_t references(BlockId id) const { return references_[static_cast<size_t>(id)]; }
+
+  uint8_t* data(BlockId id) { return memory_ + id * layout_.block_bytes; }
+  const uint8_t* data(BlockId id) const { return memory_ + id * layout_.block_bytes; }
+
+ private:
+  BlockPool() = default;
+  CacheLayout layout_;
+  uint8_t* memory_ = nullptr;
+  size_t mapped_bytes_ = 0;
+  std::vector<int32_t> references_;
+  std::vector<BlockId> free_;  // a stack: the block used last is taken first, it is still in cache
+};
+
+}  // namespace cedra::cache

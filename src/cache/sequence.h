@@ -1,0 +1,90 @@
+// What one sequence keeps between forward passes (spec kv_cache.md 1, model.md 6): block ids, the
+// windows of all layers, unfinished compression groups, the Engram look-back, and, while a bounded
+// prefill runs, the seam inputs of its newest rows.
+//
+// All memory is taken at construction and reused: a sequence is a slot that requests occupy in
+// turn.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cache/block_pool.h"
+#include "cache/layout.h"
+#include "numerics/bfloat16.h"
+
+namespace cedra::cache {
+
+struct SequenceLimits {
+  int64_t max_tokens = 0;    // context length of the slot
+  int64_t stream_width = 0;  // C * D
+  int64_t copies = 0;        // C
+  int64_t lookback = 0;      // Engram: engram_max_ngram_size - 1
+  bool keep_seam = false;    // room for bounded prefill
+};
+
+class Sequence {
+ public:
+  Sequence(const CacheLayout& layout, const SequenceLimits& limits);
+
+  // Back to position 0. The caller has released the blocks.
+  void reset();
+
+  // Positions [0, length) are committed.
+  int64_t length = 0;
+  std::vector<BlockId> blocks;  // capacity for max_tokens is reserved
+
+  // Keys of older positions are not in the windows of the layers before / from the seam on: they
+  // were skipped by a bounded replay (kv_cache.md 4).
+  int64_t encoder_window_start = 0;
+  int64_t decoder_window_start = 0;
+
+  // Record of `position` in the window of `layer`: codes, then scales. Valid for the last W
+  // committed positions from the window start on.
+  uint8_t* window_record(int64_t layer, int64_t position) {
+    return windows_.get() +
+           (layer * layout_->window + position % layout_->window) * layout_->window_record_bytes();
+  }
+  // All window records of a layer, in slot order.
+  std::span<uint8_t> window_layer(int64_t layer);
+
+  // Unfinished group of a source with ratio > 1: raw FP32 kv or score row of slot p mod ratio.
+  float* tail_kv(int64_t tail_index, int64_t slot) { return tail(tail_index, slot, 0); }
+  float* tail_score(int64_t tail_index, int64_t slot) { return tail(tail_index, slot, 1); }
+
+  // Compressed token ids of the last `lookback` positions, oldest first; fewer at the start.
+  std::vector<int32_t> engram_history;
+
+  // Bounded prefill: rows seen since begin_prefill(), and the seam inputs of the newest
+  // min(W, rows): slot position mod W.
+  void begin_prefill() { prefill_rows = 0; }
+  int64_t prefill_rows = 0;
+  bf16* seam_stream(int64_t position) {
+    return seam_stream_.get() + (position % layout_->window) * limits_.stream_width;
+  }
+  float* seam_pre(int64_t position) {
+    return seam_pre_.get() + (position % layout_->window) * limits_.copies;
+  }
+  uint8_t* seam_image(int64_t position) { return &seam_image_[position % layout_->window]; }
+
+  const CacheLayout& layout() const { return *layout_; }
+  const SequenceLimits& limits() const { return limits_; }
+  // Bytes of a slot without its blocks.
+  static int64_t slot_bytes(const CacheLayout& layout, const SequenceLimits& limits);
+
+ private:
+  float* tail(int64_t index, int64_t slot, int64_t which) {
+    return tails_.get() + ((index * layout_->max_ratio + slot) * 2 + which) * layout_->head_dim;
+  }
+  const CacheLayout* layout_;
+  SequenceLimits limits_;
+  std::unique_ptr<uint8_t[]> windows_;     // [L, W, record]
+  std::unique_ptr<float[]> tails_;         // [tails, max_ratio, 2, Dh]
+  std::unique_ptr<bf16[]> seam_stream_;    // [W, C, D]
+  std::unique_ptr<float[]> seam_pre_;      // [W, C]
+  std::unique_ptr<uint8_t[]> seam_image_;  // [W]
+};
+
+}  // namespace cedra::cache

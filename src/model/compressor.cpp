@@ -1,0 +1,135 @@
+// Compressor of a KV source (spec model.md 4.5) and its index keys (4.6.1).
+#include <array>
+#include <cstring>
+
+#include "model/rope.h"
+#include "model/step.h"
+
+namespace cedra::model {
+namespace {
+
+using kernels::SumRule;
+
+constexpr int64_t kMaxRatio = 16;
+
+// Latents of all finished groups, in the rows' order, packed to the front of work.latent.
+struct Group {
+  const Run* run;
+  int64_t index;  // j: compressed row j of the sequence
+};
+
+void for_each_group(const Stage& stage, int64_t ratio, auto&& fn) {
+  int64_t packed = 0;
+  for (const Run& run : stage.runs) {
+    const int64_t begin = std::max(run.position, run.replay_until);
+    const int64_t end = run.position + run.count;
+    for (int64_t j = begin / ratio; j < end / ratio; ++j) fn(packed++, Group{&run, j});
+  }
+}
+
+// Raw FP32 (kv, score) rows; groups of `ratio` positions become softmax-weighted means.
+int64_t pool_groups(Step& step, const Stage& stage, const CompressorWeights& weights,
+                    const cache::SourceLayout& source) {
+  Workspace& work = step.work;
+  const TextConfig& text = step.text();
+  const int64_t dim = text.head_dim;
+  const int64_t ratio = source.ratio;
+  linear(step, weights.wkv, work.hidden, text.hidden_size, stage.size(), SumRule::kWhole,
+         {.as_f32 = work.pool_kv, .stride = dim});
+  linear(step, weights.wgate, work.hidden, text.hidden_size, stage.size(), SumRule::kWhole,
+         {.as_f32 = work.pool_score, .stride = dim});
+
+  int64_t groups = 0;
+  for_each_group(stage, ratio, [&](int64_t packed, const Group& group) {
+    std::array<const float*, kMaxRatio> kv;
+    std::array<const float*, kMaxRatio> score;
+    for (int64_t i = 0; i < ratio; ++i) {
+      const int64_t position = group.index * ratio + i;
+      const int64_t row = group.run->first_row + position - group.run->position;
+      const bool in_step = position >= group.run->position;
+      kv[i] =
+          in_step ? work.pool_kv + row * dim : group.run->sequence->tail_kv(source.tail_index, i);
+      score[i] = in_step ? work.pool_score + row * dim
+                         : group.run->sequence->tail_score(source.tail_index, i);
+    }
+    step.ops.pool_group(kv.data(), score.data(), ratio, dim, work.latent + packed * dim);
+    groups = packed + 1;
+  });
+
+  // What does not fill a group waits in the tail.
+  const size_t bytes = static_cast<size_t>(dim) * sizeof(float);
+  for (const Run& run : stage.runs) {
+    const int64_t end = run.position + run.count;
+    for (int64_t p = std::max(end / ratio * ratio, std::max(run.position, run.replay_until));
+         p < end; ++p) {
+      const int64_t row = run.first_row + p - run.position;
+      std::memcpy(run.sequence->tail_kv(source.tail_index, p % ratio), work.pool_kv + row * dim,
+                  bytes);
+      std::memcpy(run.sequence->tail_score(source.tail_index, p % ratio),
+                  work.pool_score + row * dim, bytes);
+    }
+  }
+  return groups;
+}
+
+// Ratio 1: every row is its own group and an ordinary BF16 linear.
+int64_t project_rows(Step& step, const Stage& stage, const CompressorWeights& weights) {
+  Workspace& work = step.work;
+  const int64_t dim = step.text().head_dim;
+  linear(step, weights.wkv, work.hidden, step.text().hidden_size, stage.size(), SumRule::kWhole,
+         {.as_bf16 = work.latent, .stride = dim});
+  int64_t groups = 0;
+  for_each_group(stage, 1, [&](int64_t packed, const Group& group) {
+    const int64_t row = group.run->first_row + group.index - group.run->position;
+    if (row != packed) {  // rows of a replay were skipped
+      std::memmove(work.latent + packed * dim, work.latent + row * dim,
+                   static_cast<size_t>(dim) * sizeof(bf16));
+    }
+    groups = packed + 1;
+  });
+  return groups;
+}
+
+}  // namespace
+
+void compress(Step& step, const Stage& stage, int64_t layer) {
+  Workspace& work = step.work;
+  const TextConfig& text = step.text();
+  const cache::CacheLayout& layout = step.pool.layout();
+  const cache::SourceLayout& source = layout.sources[static_cast<size_t>(layout.source_of(layer))];
+  const CompressorWeights& weights =
+      *step.model.weights().layers[static_cast<size_t>(layer)].attn.compressor;
+  const int64_t dim = text.head_dim;
+  const int64_t index_dim = text.index_head_dim;
+
+  const int64_t groups = source.ratio == 1 ? project_rows(step, stage, weights)
+                                           : pool_groups(step, stage, weights, source);
+  if (groups == 0) return;
+  norm_rows(step, work.latent, weights.norm, work.latent, groups, dim);
+  // Index keys come from the latent before its rotation and rounding.
+  linear(step, weights.index_wk, work.latent, dim, groups, SumRule::kWhole,
+         {.as_bf16 = work.index_key, .stride = index_dim});
+  norm_rows(step, work.index_key, weights.index_k_norm, work.index_key, groups, index_dim);
+
+  const int64_t pairs = text.qk_rope_head_dim / 2;
+  float* cos = work.members[0].angles;
+  float* sin = cos + pairs;
+  for_each_group(stage, source.ratio, [&](int64_t packed, const Group& group) {
+    // Both rotate at the first position of the group.
+    rope_angles(step.model.compressed_frequencies(), source.ratio * group.index, cos, sin);
+    bf16* latent = work.latent + packed * dim;
+    bf16* key = work.index_key + packed * index_dim;
+    step.ops.rope(latent + dim - 2 * pairs, cos, sin, pairs, false);
+    step.ops.rope(key + index_dim - 2 * pairs, cos, sin, pairs, false);
+
+    uint8_t* block = step.pool.data(
+        group.run->sequence->blocks[static_cast<size_t>(group.index / source.rows_per_block)]);
+    const int64_t slot = group.index % source.rows_per_block;
+    step.ops.pack_latent(latent, dim, block + source.main_codes + slot * layout.main_code_bytes,
+                         block + source.main_scales + slot * layout.main_scale_bytes);
+    step.ops.pack_index(key, index_dim, block + source.index_codes + slot * layout.index_code_bytes,
+                        block + source.index_scales + slot * layout.index_scale_bytes);
+  });
+}
+
+}  // namespace cedra::model

@@ -1,0 +1,114 @@
+// Every buffer of a forward pass, taken once from one mapping and sized by the limits.
+// Internal to model/. Dims: T max_rows, C copies, D hidden, H heads, Dh head dim, E experts,
+// K active experts, I expert width, V vocabulary, P = T * (K + 1) expert rows.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "checkpoint/config.h"
+#include "model/forward.h"
+#include "model/top_k.h"
+
+namespace cedra::model {
+
+// Scratch of one team member.
+struct MemberScratch {
+  bf16* keys = nullptr;          // [W + k, Dh] gathered attention entries
+  uint8_t* present = nullptr;    // [W + k]
+  float* attend = nullptr;       // kernels::attend_scratch_floats(Dh)
+  float* scores = nullptr;       // [score_tile] index scores
+  Scored* top_rows = nullptr;    // RunningTopK of index_topk
+  Scored* top_blocks = nullptr;  // RunningTopK of candidate_topk_blocks
+  float* angles = nullptr;       // [2, rope pairs]
+  float* sum = nullptr;          // [D]
+  int64_t found_rows = 0;        // results of a shared selection
+  int64_t found_blocks = 0;
+};
+
+struct Workspace {
+  Workspace(const TextConfig& config, const ForwardLimits& limits, int threads);
+  ~Workspace();
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+
+  static int64_t bytes(const TextConfig& config, const ForwardLimits& limits, int threads);
+  void poison();
+
+  // Streams of the two stages: all rows up to the seam, the kept rows from it on.
+  bf16* stream[2] = {};  // [T, C, D]
+  float* pre[2] = {};    // [T, C], pre-mix of the sublayer before
+
+  // Hyper-connections
+  float* mix_dots = nullptr;  // [T, A]
+  float* pre_attn = nullptr;  // [T, C]
+  float* pre_ffn = nullptr;   // [T, C]
+  float* post = nullptr;      // [T, C]
+  float* comb = nullptr;      // [T, C, C]
+
+  bf16* hidden = nullptr;    // [T, D] collapsed and normed sublayer input
+  bf16* hidden_q = nullptr;  // [T, D] its quantize_q8 values
+  bf16* output = nullptr;    // [T, D] sublayer output
+
+  // Rotations of the rows: [T, pairs], for layers without / with a compress ratio
+  float* cos[2] = {};
+  float* sin[2] = {};
+
+  // Attention
+  bf16* q_latent = nullptr;        // [T, q_lora]
+  bf16* q_latent_q = nullptr;      // [T, q_lora]
+  bf16* q = nullptr;               // [T, H, Dh]
+  bf16* kv = nullptr;              // [T, Dh]
+  uint8_t* own_records = nullptr;  // [T, window record], this layer's rows of the step
+  bf16* heads = nullptr;           // [T, H, Dh]
+  bf16* low_rank = nullptr;        // [T, G * o_lora]
+
+  // Compressor
+  float* pool_kv = nullptr;     // [T, Dh]
+  float* pool_score = nullptr;  // [T, Dh]
+  bf16* latent = nullptr;       // [T, Dh]
+  bf16* index_key = nullptr;    // [T, d_i]
+
+  // Indexer
+  bf16* index_q = nullptr;             // [T, H_i, d_i]
+  bf16* head_weight = nullptr;         // [T, H_i]
+  float* head_weight_f = nullptr;      // [T, H_i]
+  int32_t* selected = nullptr;         // [T, k] ascending
+  int32_t* selected_count = nullptr;   // [T]
+  int32_t* candidates = nullptr;       // [T, candidate_topk_blocks] ascending
+  int32_t* candidate_count = nullptr;  // [T], -1 = every block
+
+  // Experts
+  float* router = nullptr;          // [T, E]
+  int32_t* chosen = nullptr;        // [T, K] expert ids, ascending
+  float* chosen_weight = nullptr;   // [T, K]
+  int32_t* expert_rows = nullptr;   // [P] rows grouped by expert, the shared expert last
+  int32_t* slot_of = nullptr;       // [T, K + 1] place of a row's expert outputs
+  int32_t* expert_begin = nullptr;  // [E + 2]
+  bf16* expert_x = nullptr;         // [P, D] gathered, quantised
+  bf16* expert_gate = nullptr;      // [P, I]
+  bf16* expert_up = nullptr;        // [P, I]
+  bf16* expert_h = nullptr;         // [P, I] quantised
+  bf16* expert_y = nullptr;         // [P, D]
+
+  // Engram
+  int64_t* engram_rows = nullptr;  // [T, tables, columns]
+  bf16* engram_e = nullptr;        // [T, columns * d_e]
+  bf16* engram_kv = nullptr;       // [T, (C + 1) * D]
+
+  bf16* normed = nullptr;   // [T, D]
+  float* logits = nullptr;  // [max_logit_rows, V]
+
+  int64_t score_tile = 0;  // rows scored between two pushes
+  std::vector<MemberScratch> members;
+  Scored* merge_rows = nullptr;  // top-k over the members' parts
+  Scored* merge_blocks = nullptr;
+
+ private:
+  explicit Workspace(int threads);  // no memory yet
+  uint8_t* memory_ = nullptr;
+  int64_t size_ = 0;
+};
+
+}  // namespace cedra::model
