@@ -53,14 +53,18 @@ void sort_results(Turn& turn, const Message& caller) {
     const auto found = ranks.find(message->tool_call_id);
     return found == ranks.end() ? size_t{0} : found->second;
   };
+  // By rank, then by place: a stable order.
+  std::vector<std::pair<size_t, size_t>> order;
   std::vector<const Message*> results;
   for (const Message* message : turn.messages) {
-    if (message->role == Role::kTool) results.push_back(message);
+    if (message->role != Role::kTool) continue;
+    order.emplace_back(rank(message), results.size());
+    results.push_back(message);
   }
-  std::ranges::stable_sort(results, {}, rank);
-  auto next = results.begin();
+  std::ranges::sort(order);
+  auto next = order.begin();
   for (const Message*& message : turn.messages) {
-    if (message->role == Role::kTool) message = *next++;
+    if (message->role == Role::kTool) message = results[(next++)->second];
   }
 }
 
