@@ -1,9 +1,9 @@
 // Tokenizer: joins the file's description, the added-token matcher, the splits and the merges.
 #include "text/tokenizer.h"
 
-#include <fstream>
 #include <unordered_map>
 
+#include "base/mapped_file.h"
 #include "text/bpe.h"
 #include "text/tokenizer_added.h"
 #include "text/tokenizer_json.h"
@@ -136,13 +136,7 @@ Result<Tokenizer> Tokenizer::load(const std::filesystem::path& file_or_folder) {
   std::error_code ignored;
   const bool folder = std::filesystem::is_directory(file_or_folder, ignored);
   const auto path = folder ? file_or_folder / "tokenizer.json" : file_or_folder;
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return err(Code::kNotFound, "{}: cannot be opened", path.string());
-  // One byte more than allowed is enough to refuse the file.
-  std::string text(kMaxTokenizerBytes + 1, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (stream.bad()) return err(Code::kIo, "{}: cannot be read", path.string());
-  text.resize(static_cast<size_t>(stream.gcount()));
+  CEDRA_ASSIGN(const std::string text, read_file(path, static_cast<int64_t>(kMaxTokenizerBytes)));
   auto tokenizer = parse(text);
   if (!tokenizer) return wrap(tokenizer.error(), path.string());
   return tokenizer;

@@ -192,6 +192,21 @@ TEST(Tokenizer, SegmentsEqualPlainEncodingWithoutLiterals) {
   }
 }
 
+TEST(Tokenizer, TrustedSegmentsEqualTheWholeText) {
+  const Tokenizer tokenizer = tiny();
+  std::mt19937 random(5);
+  for (int round = 0; round < 2000; ++round) {
+    const std::string text = random_text(&random) + "<think>" + random_text(&random);
+    std::vector<Segment> segments;
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t length = std::min<size_t>(random() % 9, text.size() - begin);
+      segments.push_back({text.substr(begin, length), true});
+      begin += length;
+    }
+    ASSERT_EQ(tokenizer.encode(segments), tokenizer.encode(text));
+  }
+}
+
 TEST(Tokenizer, OnlyTrustedSegmentsHoldAddedTokens) {
   const Tokenizer tokenizer = tiny();
   const auto encode = [&](std::vector<Segment> segments) { return tokenizer.encode(segments); };
