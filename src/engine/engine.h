@@ -54,7 +54,7 @@ enum class FinishReason { kStop, kLength, kCancelled, kError };
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;      // prompt tokens served from the prefix cache
-  int64_t completion_tokens = 0;
+  int64_t completion_tokens = 0;  // includes the stop token, if one ended it
 };
 
 struct Finish {

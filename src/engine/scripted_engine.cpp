@@ -60,7 +60,8 @@ struct ScriptedEngine::Impl {
     Finish finish;
     finish.reason = reason;
     finish.stop_token = stop;
-    finish.usage = {static_cast<int64_t>(job.request.prompt.size()), 0, job.generated};
+    const int64_t completion = job.generated + (stop ? 1 : 0);
+    finish.usage = {static_cast<int64_t>(job.request.prompt.size()), 0, completion};
     finish.error = std::move(error);
     job.sink->on_finish(finish);
     job.sink.reset();

@@ -107,7 +107,7 @@ void Generation::cancel() {
 bool Generation::on_token(size_t choice, const engine::Token& token) {
   const Clock::time_point now = Clock::now();
   const std::lock_guard lock(mutex_);
-  if (dead_) return false;
+  if (dead_) return true;  // being cancelled: that is how it shall end, not as complete
   Clock::time_point& last = last_token_[choice];
   if (last == Clock::time_point()) {
     metrics_->time_to_first_token.observe(seconds_between(arrival_, now));
@@ -117,7 +117,7 @@ bool Generation::on_token(size_t choice, const engine::Token& token) {
   last = now;
   const bool more = choices_[choice]->token(token, events_);
   deliver_locked();
-  return more && !dead_;
+  return more || dead_;
 }
 
 void Generation::on_prompt_logprobs(size_t choice, std::span<const engine::Token> tokens) {

@@ -19,7 +19,7 @@ struct HttpLimits {
   size_t header_bytes = size_t{64} << 10;
   size_t body_bytes = size_t{64} << 20;
   // Unsent bytes of one event stream beyond which its reader counts as too slow.
-  size_t outbox_bytes = size_t{256} << 10;
+  size_t outbox_bytes = size_t{1} << 20;
   int send_buffer_bytes = 256 << 10;  // SO_SNDBUF
   int64_t connections = 2048;
   std::chrono::milliseconds header_timeout{30'000};

@@ -227,8 +227,9 @@ void Service::generate(Result<Plan> plan, const std::shared_ptr<Exchange>& excha
     return;
   }
   ResponseIdentity identity;
-  identity.id = fmt::format("{}-{:016x}{:016x}", plan->chat ? "chatcmpl" : "cmpl",
-                            options_.random(), options_.random());
+  const uint64_t high = options_.random();
+  const uint64_t low = options_.random();
+  identity.id = fmt::format("{}-{:016x}{:016x}", plan->chat ? "chatcmpl" : "cmpl", high, low);
   identity.created = options_.now();
   identity.call_id_base = fmt::format("{:016x}", options_.random());
   if (!plan->sampling.seed) plan->sampling.seed = options_.random() >> 1;
