@@ -115,7 +115,7 @@ inline constexpr int64_t kMaxCopies = 8;
 enum class RouterScore : uint8_t { kSqrtSoftplus, kSoftmax, kSigmoid };
 
 struct Ops {
-  std::string_view name;  // "oracle", "avx2", "avx512"
+  std::string_view name;  // "oracle", "avx2", "avx512", "amx"
 
   // -- matrices
   void (*matmul)(const MatmulJob& job);

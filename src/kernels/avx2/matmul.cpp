@@ -8,10 +8,10 @@ namespace cedra::kernels::avx2 {
 void matmul(const MatmulJob& job) {
   switch (job.w.format) {
     case MatrixFormat::kFp8Tile32:
-      multiply_scaled<FloatDot, Fp8Weights>(job, kBlockK);
+      multiply_scaled(job, kBlockK, multiply<FloatDot, Fp8Weights>);
       return;
     case MatrixFormat::kFp4Row32:
-      multiply_scaled<FloatDot, Fp4Weights>(job, 1);
+      multiply_scaled(job, 1, multiply<FloatDot, Fp4Weights>);
       return;
     case MatrixFormat::kBf16:
       multiply<FloatDot, Bf16Weights>(job);

@@ -9,10 +9,10 @@ namespace cedra::kernels::avx512 {
 void matmul(const MatmulJob& job) {
   switch (job.w.format) {
     case MatrixFormat::kFp8Tile32:
-      multiply_scaled<Bf16Dot, Fp8Weights>(job, kBlockK);
+      multiply_scaled(job, kBlockK, multiply<Bf16Dot, Fp8Weights>);
       return;
     case MatrixFormat::kFp4Row32:
-      multiply_scaled<Bf16Dot, Fp4Weights>(job, 1);
+      multiply_scaled(job, 1, multiply<Bf16Dot, Fp4Weights>);
       return;
     case MatrixFormat::kBf16:
       multiply<Bf16Dot, Bf16Weights>(job);

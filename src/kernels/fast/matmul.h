@@ -318,10 +318,10 @@ void multiply_exactly(MatmulJob job, int64_t begin, int64_t end) {
   scalar::matmul(job);
 }
 
-// Runs of ordinary rows go to multiply(), the others to the oracle. `rows_per_scale` weight rows
+// Runs of ordinary rows go to `multiply`, the others to the oracle. `rows_per_scale` weight rows
 // share a row of scales.
-template <class Isa, class Weights>
-void multiply_scaled(const MatmulJob& job, int64_t rows_per_scale) {
+template <class Multiply>
+CEDRA_INLINE void multiply_scaled(const MatmulJob& job, int64_t rows_per_scale, Multiply multiply) {
   const int64_t blocks = job.w.cols / kBlockK;
   MatmulJob run = job;
   run.n_end = run.n_begin;
@@ -331,13 +331,13 @@ void multiply_scaled(const MatmulJob& job, int64_t rows_per_scale) {
     if (ordinary(job.w.scales + n / rows_per_scale * blocks, blocks)) {
       run.n_end = next;
     } else {
-      if (run.n_begin < run.n_end) multiply<Isa, Weights>(run);
+      if (run.n_begin < run.n_end) multiply(run);
       multiply_exactly(job, n, next);
       run.n_begin = run.n_end = next;
     }
     n = next;
   }
-  if (run.n_begin < run.n_end) multiply<Isa, Weights>(run);
+  if (run.n_begin < run.n_end) multiply(run);
 }
 
 // ---- formats that both levels read the same way ------------------------------------------------
