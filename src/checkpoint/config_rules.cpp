@@ -10,6 +10,7 @@ namespace cedra {
 namespace {
 
 constexpr int64_t kScaleTile = 32;
+constexpr int64_t kMaxRatio = 16;                  // model/compressor.cpp has as much room
 constexpr int64_t kMaxWidth = int64_t{1} << 24;    // a product of two sizes; keeps bytes in 64 bits
 constexpr int64_t kMaxExperts = int64_t{1} << 20;  // over all layers; bounds the inventory
 constexpr int64_t kMaxEngramPrimes = 4096;         // over all tables; bounds the prime search
@@ -136,9 +137,8 @@ class Rules {
             size, layers + stages, layers, stages);
     for (int64_t i = 0; i < size; ++i) {
       const int64_t ratio = t_.compress_ratios[static_cast<size_t>(i)];
-      require(ratio >= 0 && ratio <= 2,
-              "compress_ratios[{}] is {}, must be 0, 1 or 2: other compressors are not supported",
-              i, ratio);
+      require(ratio >= 0 && ratio <= kMaxRatio, "compress_ratios[{}] is {}, must be 0..{}", i,
+              ratio, kMaxRatio);
       require(i < layers || i >= layers + stages || ratio == 0,
               "compress_ratios[{}] of a draft stage is {}, must be 0", i, ratio);
     }

@@ -181,7 +181,7 @@ const Broken kBroken[] = {
     {"/text_config/num_nextn_predict_layers", "2", "compress_ratios has 43 entries, must have 42"},
     {"/text_config/compress_ratios/41", "1",
      "compress_ratios[41] of a draft stage is 1, must be 0"},
-    {"/text_config/compress_ratios/3", "4", "compress_ratios[3] is 4, must be 0, 1 or 2"},
+    {"/text_config/compress_ratios/3", "17", "compress_ratios[3] is 17, must be 0..16"},
     {"/text_config/compress_ratios/3", "1",
      "layer 3 has compress ratio 1, its KV source 2 has 2: must be equal"},
     {"/text_config/compress_ratios/8", "0",
