@@ -1,5 +1,7 @@
 #include "text/json_value.h"
 
+#include <simdjson.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -7,8 +9,6 @@
 #include <cstdlib>
 #include <limits>
 #include <unordered_map>
-
-#include "simdjson.h"
 
 namespace cedra::text {
 namespace {
