@@ -87,7 +87,7 @@ TEST_F(RealTokenizer, CompressedTokenMap) {
             1);
   std::string hex;
   for (const unsigned char byte : digest) hex += fmt::format("{:02x}", byte);
-  EXPECT_EQ(hex, expected["sha256_le_int32"]);
+  EXPECT_EQ(Json(hex), expected["sha256_le_int32"]);
 }
 
 // Token counts of long runs: what the merges give, without a limit on the piece.
