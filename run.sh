@@ -5,54 +5,42 @@
 #   ./run.sh --once "QUESTION"   print one answer and exit
 #   ./run.sh ANYTHING ELSE       passed to cedra as it is, e.g. ./run.sh inspect models/tiny
 # A checkpoint folder of your own: ./run.sh --model DIR [chat | --once "QUESTION"]
+# Flags of `cedra chat` and `cedra run` may follow `chat` and `--once "QUESTION"`.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cedra=$here/build/release/cedra
-host=127.0.0.1
-port=8000
 
+once_flags=()
 model=$here/models/nano
-[[ -d $model ]] || model=$here/models/tiny
+if [[ ! -d $model ]]; then
+  model=$here/models/tiny
+  once_flags=(--max-tokens 64)  # random weights: the text is noise and has no end of its own
+fi
 if [[ ${1:-} == --model ]]; then
   if (($# < 2)); then echo "run.sh: --model needs a checkpoint folder" >&2; exit 2; fi
   model=$2
+  once_flags=()
   shift 2
 fi
-if [[ ${1:-} == --once && $# -ne 2 ]]; then
-  echo "run.sh: --once takes one argument, the question" >&2
+if [[ ${1:-} == --once && $# -lt 2 ]]; then
+  echo "run.sh: --once needs the question" >&2
   exit 2
 fi
 
-# Standard output is for the answer; everything about building goes to standard error.
 build() {
   "$here/scripts/deps.sh"
   cd "$here"
-  cmake --preset release -Wno-dev >build/release.configure.log ||
+  mkdir -p build
+  cmake --preset release >build/release.configure.log 2>&1 ||
     { cat build/release.configure.log; return 1; }
-  cmake --build --preset release --target cedra -- --quiet
+  cmake --build --preset release --target cedra
 }
-mkdir -p "$here/build"
+# Standard output is for the answer.
 (build) >&2
 
 case "${1:-}" in
-  "")
-    cat <<TEXT
-Serving $model on http://$host:$port (Ctrl-C stops). A first request, for another terminal:
-
-  curl http://$host:$port/v1/chat/completions -H 'Content-Type: application/json' \\
-    -d '{"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 32}'
-
-TEXT
-    exec "$cedra" serve "$model" --host "$host" --port "$port"
-    ;;
-  chat)
-    shift
-    exec "$cedra" chat "$model" "$@"
-    ;;
-  --once)
-    exec "$cedra" run "$model" --prompt "$2"
-    ;;
-  *)
-    exec "$cedra" "$@"
-    ;;
+  "") exec "$cedra" serve "$model" --host 127.0.0.1 --port 8000 ;;
+  chat) exec "$cedra" chat "$model" "${@:2}" ;;
+  --once) exec "$cedra" run "$model" "${once_flags[@]}" "${@:3}" -- "$2" ;;
+  *) exec "$cedra" "$@" ;;
 esac
