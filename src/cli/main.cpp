@@ -14,6 +14,9 @@ int main(int argc, char** argv) {
   cedra::cli::add_encode(app, action);
   cedra::cli::add_parse(app, action);
   cedra::cli::add_tokenize(app, action);
+  cedra::cli::add_serve(app, action);
+  cedra::cli::add_run(app, action);
+  cedra::cli::add_chat(app, action);
 
   CLI11_PARSE(app, argc, argv);
   return action ? action() : 0;

@@ -18,7 +18,8 @@ Result<std::string> model_name(const std::string& asked, const ModelContext& mod
 // `fallback`: max_tokens where the request has none; 0 = the rest of the context.
 Result<engine::SamplingParams> sampling_of(const text::RequestFields& fields, int64_t fallback,
                                            const std::vector<std::vector<int32_t>>& prompts,
-                                           const engine::Info& info) {
+                                           const ModelContext& model) {
+  const engine::Info& info = model.info;
   size_t longest = 0;
   for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
   const int64_t room = info.context_length - static_cast<int64_t>(longest);
@@ -30,10 +31,10 @@ Result<engine::SamplingParams> sampling_of(const text::RequestFields& fields, in
         longest, info.context_length);
   }
   engine::SamplingParams out;
-  const engine::SamplingParams defaults;
+  const engine::SamplingParams& defaults = model.defaults;
   out.temperature = fields.temperature.value_or(defaults.temperature);
   out.top_p = fields.top_p.value_or(defaults.top_p);
-  out.top_k = std::max<int64_t>(fields.top_k.value_or(0), 0);  // -1 is off, too
+  out.top_k = std::max<int64_t>(fields.top_k.value_or(defaults.top_k), 0);  // -1 is off, too
   out.min_p = fields.min_p.value_or(0);
   out.repetition_penalty = fields.repetition_penalty.value_or(1);
   out.frequency_penalty = fields.frequency_penalty.value_or(0);
@@ -100,7 +101,7 @@ Result<Plan> plan_chat(std::string_view body, const ModelContext& model) {
   CEDRA_ASSIGN(const text::Prompt prompt, text::encode_chat(request.conversation, request.options));
   CEDRA_ASSIGN(std::vector<int32_t> ids, encode_prompt(prompt, model));
   plan.prompts.push_back(std::move(ids));
-  CEDRA_ASSIGN(plan.sampling, sampling_of(fields, 0, plan.prompts, model.info));
+  CEDRA_ASSIGN(plan.sampling, sampling_of(fields, 0, plan.prompts, model));
   plan.logprobs = fields.logprobs;
   if (fields.logprobs) plan.sampling.top_logprobs = static_cast<int>(fields.top_logprobs);
   plan.stream = fields.stream;
@@ -136,8 +137,7 @@ Result<Plan> plan_completion(std::string_view body, const ModelContext& model) {
     CEDRA_TRY(check_ids(ids, "prompt", model.info.vocab_size));
     plan.prompts.push_back(std::move(ids));
   }
-  CEDRA_ASSIGN(plan.sampling,
-               sampling_of(fields, kDefaultCompletionTokens, plan.prompts, model.info));
+  CEDRA_ASSIGN(plan.sampling, sampling_of(fields, kDefaultCompletionTokens, plan.prompts, model));
   plan.sampling.top_logprobs = request.logprobs;
   plan.sampling.prompt_logprobs = request.prompt_logprobs;
   plan.stream = fields.stream;

@@ -23,6 +23,8 @@ struct ModelContext {
   std::vector<std::string> names;  // served model names, first is the main one; not empty
   RequestLimits limits;
   bool default_thinking = true;
+  // Sampling where a request says nothing: temperature, top_p and top_k are used.
+  engine::SamplingParams defaults;
 };
 
 struct Plan {

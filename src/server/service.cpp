@@ -95,6 +95,7 @@ Service::Service(engine::Engine& engine, const text::Tokenizer& tokenizer, Servi
   model_.names = options_.model_names;
   model_.limits = options_.limits;
   model_.default_thinking = options_.default_thinking;
+  model_.defaults = options_.defaults;
   started_ = options_.now();
   worker_ = std::thread([this] { work(); });
 }

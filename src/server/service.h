@@ -26,6 +26,7 @@ struct ServiceOptions {
   std::string api_key;  // "": none needed
   RequestLimits limits;
   bool default_thinking = true;
+  engine::SamplingParams defaults;  // temperature, top_p, top_k where a request says nothing
   // Where ids, seeds and times come from; absent: the operating system.
   std::function<uint64_t()> random;
   std::function<int64_t()> now;  // seconds since 1970

@@ -1,0 +1,222 @@
+// The engine's thread parses and queues pieces; this thread prints them, so a slow terminal never
+// holds up a step.
+#include "cli/terminal_answer.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <mutex>
+#include <optional>
+
+#include "cli/engine_flags.h"
+#include "plan/memory_plan.h"
+
+namespace cedra::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using text::OutputEvent;
+
+constexpr int64_t kLongPrompt = 512;  // tokens from which prefill progress is shown
+
+// What the engine's thread has produced and the printing thread has not taken.
+struct Mailbox {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<OutputEvent> events;
+  int64_t prefill_done = 0;
+  int64_t prefill_total = 0;
+  std::optional<Clock::time_point> first_token, last_token;
+  std::optional<engine::Finish> finish;
+};
+
+class TerminalSink final : public engine::Sink {
+ public:
+  TerminalSink(std::shared_ptr<Mailbox> box, const text::Tokenizer& tokenizer,
+               const AnswerOptions& options)
+      : box_(std::move(box)), decoder_(tokenizer, !options.raw), raw_(options.raw) {
+    if (!raw_) parser_.emplace(options.parser);
+  }
+
+  void on_prefill(int64_t done, int64_t total) override {
+    const std::lock_guard lock(box_->mutex);
+    box_->prefill_done = done;
+    box_->prefill_total = total;
+    box_->changed.notify_one();
+  }
+
+  bool on_token(const engine::Token& token) override {
+    const std::string text = decoder_.push(token.id);
+    std::vector<OutputEvent> events = raw_ ? raw_event(text) : parser_->push(text);
+    const std::lock_guard lock(box_->mutex);
+    box_->last_token = Clock::now();
+    if (!box_->first_token) box_->first_token = box_->last_token;
+    add(std::move(events));
+    return raw_ || !parser_->done();
+  }
+
+  void on_finish(const engine::Finish& finish) override {
+    const std::string rest = decoder_.finish();
+    std::vector<OutputEvent> events = raw_ ? raw_event(rest) : parser_->push(rest);
+    std::vector<OutputEvent> last;
+    if (!raw_) {
+      const bool length = finish.reason == engine::FinishReason::kLength;
+      const bool stop = finish.reason == engine::FinishReason::kStop;
+      last = parser_->finish(length ? text::OutputEnd::kLength
+                             : stop ? text::OutputEnd::kEos
+                                    : text::OutputEnd::kAborted);
+    }
+    const std::lock_guard lock(box_->mutex);
+    add(std::move(events));
+    add(std::move(last));
+    box_->finish = finish;
+    box_->changed.notify_one();
+  }
+
+ private:
+  static std::vector<OutputEvent> raw_event(const std::string& text) {
+    if (text.empty()) return {};
+    return {OutputEvent{OutputEvent::Kind::kContent, text, 0, {}}};
+  }
+
+  void add(std::vector<OutputEvent> events) {
+    for (OutputEvent& event : events) box_->events.push_back(std::move(event));
+    box_->changed.notify_one();
+  }
+
+  std::shared_ptr<Mailbox> box_;
+  text::IncrementalDecoder decoder_;
+  std::optional<text::OutputParser> parser_;
+  bool raw_;
+};
+
+// Content to stdout, everything else to stderr.
+class Printer {
+ public:
+  explicit Printer(bool show_reasoning)
+      : show_reasoning_(show_reasoning), dim_(::isatty(STDERR_FILENO) == 1) {}
+
+  void print(const OutputEvent& event) {
+    switch (event.kind) {
+      case OutputEvent::Kind::kReasoning:
+        if (!show_reasoning_) return;
+        if (dim_) {
+          fmt::print(stderr, "\x1b[2m{}\x1b[0m", event.text);
+        } else {
+          fmt::print(stderr, "{}", event.text);
+        }
+        std::fflush(stderr);
+        reasoning_ = true;
+        return;
+      case OutputEvent::Kind::kContent:
+        if (reasoning_) fmt::print(stderr, "\n\n");
+        reasoning_ = false;
+        std::fwrite(event.text.data(), 1, event.text.size(), stdout);
+        break;
+      case OutputEvent::Kind::kCallStart:
+        fmt::print("[call {} ", event.text);
+        break;
+      case OutputEvent::Kind::kArguments:
+        std::fwrite(event.text.data(), 1, event.text.size(), stdout);
+        break;
+      case OutputEvent::Kind::kCallEnd:
+        fmt::print("]\n");
+        break;
+    }
+    std::fflush(stdout);
+  }
+
+ private:
+  bool show_reasoning_;
+  bool dim_;
+  bool reasoning_ = false;
+};
+
+double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+}  // namespace
+
+Interrupt::Interrupt() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  descriptor_ = ::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+Interrupt::~Interrupt() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+bool Interrupt::taken() {
+  bool pressed = false;
+  signalfd_siginfo info;
+  while (::read(descriptor_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+    pressed = true;
+  }
+  return pressed;
+}
+
+Result<Answer> answer(const engine::Loaded& loaded, engine::Request request,
+                      const AnswerOptions& options, Interrupt& interrupt) {
+  const auto box = std::make_shared<Mailbox>();
+  const auto start = Clock::now();
+  CEDRA_ASSIGN(const engine::RequestId id,
+               loaded.engine->submit(std::move(request), std::make_shared<TerminalSink>(
+                                                             box, *loaded.tokenizer, options)));
+  Answer out;
+  ProgressLine progress;
+  Printer printer(options.show_reasoning);
+  std::optional<engine::Finish> finish;
+  while (!finish) {
+    std::vector<OutputEvent> events;
+    {
+      std::unique_lock lock(box->mutex);
+      box->changed.wait_for(lock, std::chrono::milliseconds(50),
+                            [&] { return !box->events.empty() || box->finish; });
+      events.swap(box->events);
+      finish = box->finish;
+      if (!box->first_token && box->prefill_total >= kLongPrompt) {
+        progress.show(fmt::format("reading the prompt: {} of {} tokens", box->prefill_done,
+                                  box->prefill_total));
+      }
+    }
+    if (!events.empty()) progress.clear();
+    for (const OutputEvent& event : events) printer.print(event);
+    out.message.add(events);
+    if (interrupt.taken() && !out.interrupted) {
+      out.interrupted = true;
+      loaded.engine->cancel(id);
+    }
+  }
+  progress.clear();
+  out.finish = *finish;
+  if (finish->error) return std::unexpected(*finish->error);
+  const auto first = box->first_token.value_or(Clock::now());
+  out.prefill_seconds = seconds(first - start);
+  out.decode_seconds = seconds(box->last_token.value_or(first) - first);
+  return out;
+}
+
+void print_figures(const Answer& answer, int64_t bytes_per_token) {
+  const engine::Usage& usage = answer.finish.usage;
+  const int64_t read = usage.prompt_tokens - usage.cached_tokens;
+  fmt::print(stderr, "prompt: {} tokens, {} from the cache; {:.1f} tokens/s\n", usage.prompt_tokens,
+             usage.cached_tokens,
+             static_cast<double>(read) / std::max(answer.prefill_seconds, 1e-9));
+  fmt::print(stderr, "answer: {} tokens", usage.completion_tokens);
+  // The first token belongs to the prompt's time.
+  if (usage.completion_tokens > 1 && answer.decode_seconds > 0) {
+    fmt::print(stderr, "; {:.1f} tokens/s",
+               static_cast<double>(usage.completion_tokens - 1) / answer.decode_seconds);
+  }
+  fmt::print(stderr, "; {} of weights read per token\n", plan::format_bytes(bytes_per_token));
+}
+
+}  // namespace cedra::cli
