@@ -1,5 +1,7 @@
 #include "cache/sequence.h"
 
+#include <cstring>
+
 namespace cedra::cache {
 namespace {
 
@@ -35,6 +37,10 @@ void Sequence::reset() {
   decoder_window_start = 0;
   engram_history.clear();
   prefill_rows = 0;
+}
+
+void Sequence::restore_windows(const uint8_t* record) {
+  std::memcpy(windows_.get(), record, static_cast<size_t>(window_bytes(*layout_)));
 }
 
 std::span<uint8_t> Sequence::window_layer(int64_t layer) {

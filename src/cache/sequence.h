@@ -50,6 +50,9 @@ class Sequence {
   // All window records of a layer, in slot order.
   std::span<uint8_t> window_layer(int64_t layer);
 
+  // The windows of all layers as a capture left them ([L, W, record]).
+  void restore_windows(const uint8_t* record);
+
   // Unfinished group of a source with ratio > 1: raw FP32 kv or score row of slot p mod ratio.
   float* tail_kv(int64_t tail_index, int64_t slot) { return tail(tail_index, slot, 0); }
   float* tail_score(int64_t tail_index, int64_t slot) { return tail(tail_index, slot, 1); }

@@ -150,11 +150,27 @@ void window_rows(Step& step, const AttentionWeights& weights, int64_t rows, int 
   });
 }
 
+// This layer's window as it is at `capture.position`: newer rows are the step's own, older ones are
+// still in the ring.
+void capture_window(Step& step, const Run& run, int64_t layer, const WindowCapture& capture) {
+  const cache::CacheLayout& layout = step.pool.layout();
+  const int64_t bytes = layout.window_record_bytes();
+  uint8_t* out = capture.out + layer * layout.window * bytes;
+  for (int64_t p = std::max<int64_t>(0, capture.position - layout.window); p < capture.position;
+       ++p) {
+    const uint8_t* record = p >= run.position
+                                ? step.work.own_records + (run.first_row + p - run.position) * bytes
+                                : run.sequence->window_record(layer, p);
+    std::memcpy(out + (p % layout.window) * bytes, record, static_cast<size_t>(bytes));
+  }
+}
+
 // The newest W rows of every run go into its ring, after all reads of this layer.
 void store_windows(Step& step, const Stage& stage, int64_t layer) {
   const cache::CacheLayout& layout = step.pool.layout();
   const size_t bytes = static_cast<size_t>(layout.window_record_bytes());
   for (const Run& run : stage.runs) {
+    for (const WindowCapture& capture : run.captures) capture_window(step, run, layer, capture);
     for (int64_t i = std::max<int64_t>(0, run.count - layout.window); i < run.count; ++i) {
       std::memcpy(run.sequence->window_record(layer, run.position + i),
                   step.work.own_records + (run.first_row + i) * layout.window_record_bytes(),

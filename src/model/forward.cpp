@@ -67,6 +67,7 @@ void Forward::Impl::enter(std::span<const Segment> segments) {
     run.window_start = sequence.encoder_window_start;
     run.replay_until = segment.replay_until;
     run.want = segment.want;
+    run.captures = segment.captures;
     for (int64_t i = 0; i < run.count; ++i) {
       const bool image = !segment.kinds.empty() && segment.kinds[i] == RowKind::kImage;
       const void* embedding =

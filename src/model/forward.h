@@ -27,6 +27,13 @@ enum class Want : uint8_t { kNone, kLast, kAll };
 
 enum class RowKind : uint8_t { kText, kImage };
 
+// Copy the windows of all layers, as they are when `position` tokens are committed, to `out`
+// ([L, W, record], slot p mod W): what an exact prefix hit restores. Exact prefill only.
+struct WindowCapture {
+  int64_t position = 0;  // inside or at the end of the segment
+  uint8_t* out = nullptr;
+};
+
 // The next tokens of one sequence.
 struct Segment {
   cache::Sequence* sequence = nullptr;  // blocks cover length + tokens
@@ -43,6 +50,7 @@ struct Segment {
   // embedding. Empty: all text.
   std::span<const RowKind> kinds;
   std::span<const bf16* const> embeddings;
+  std::span<const WindowCapture> captures;
 };
 
 struct ForwardLimits {

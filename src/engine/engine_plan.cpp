@@ -1,0 +1,131 @@
+#include "engine/engine_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "parallel/topology.h"
+
+namespace cedra::engine {
+namespace {
+
+// Rows of logits computed together: enough for the head's matrix form to be efficient.
+constexpr int64_t kLogitRows = 32;
+// Share of what the machine has left beside the weights that the engine takes by default.
+constexpr double kBudgetShare = 0.8;
+// Weights are file pages: a machine that cannot hold them all still runs, from disk. The engine
+// then plans with at least this share of memory.
+constexpr double kLeastShare = 0.1;
+
+int64_t default_budget(int64_t available, int64_t mapped) {
+  const double left = static_cast<double>(available - std::min(available, mapped));
+  return static_cast<int64_t>(kBudgetShare *
+                              std::max(left, kLeastShare * static_cast<double>(available)));
+}
+
+Result<> check_options(const Config& config, const Options& options) {
+  const TextConfig& text = config.text;
+  if (options.max_model_len < 0 || options.max_model_len > text.max_position_embeddings) {
+    return err(Code::kInvalid, "max-model-len must be between 1 and the model's {}, got {}",
+               text.max_position_embeddings, options.max_model_len);
+  }
+  const auto at_least_one = [](const char* name, int64_t value) -> Result<> {
+    if (value >= 1) return {};
+    return err(Code::kInvalid, "{} must be at least 1, got {}", name, value);
+  };
+  CEDRA_TRY(at_least_one("max-num-seqs", options.max_num_seqs));
+  CEDRA_TRY(at_least_one("max-num-batched-tokens", options.max_num_batched_tokens));
+  CEDRA_TRY(at_least_one("window-interval", options.window_interval));
+  if (options.max_queue < 0) {
+    return err(Code::kInvalid, "max-queue must not be negative, got {}", options.max_queue);
+  }
+  if (options.window_records < 0) {
+    return err(Code::kInvalid, "window-records must not be negative, got {}",
+               options.window_records);
+  }
+  if (options.prefill_mode == PrefillMode::kBounded && text.replay_seam() < 0) {
+    return err(
+        Code::kInvalid,
+        "bounded prefill is not defined for this model (its last KV source is not the middle "
+        "layer, or an Engram layer follows it): use --prefill-mode exact");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<EnginePlan> make_plan(const Config& config, const Options& options, int64_t mapped_bytes) {
+  CEDRA_TRY(check_options(config, options));
+  const TextConfig& text = config.text;
+  EnginePlan plan;
+  plan.bounded = options.prefill_mode == PrefillMode::kBounded;
+  plan.context_length =
+      options.max_model_len > 0 ? options.max_model_len : text.max_position_embeddings;
+  plan.threads = options.threads > 0 ? options.threads : read_topology().usable_threads();
+  CEDRA_ASSIGN(plan.layout, cache::make_layout(text, options.block_size));
+
+  plan.sequence = {.max_tokens = plan.context_length,
+                   .stream_width = text.hc_mult * text.hidden_size,
+                   .copies = text.hc_mult,
+                   .lookback = std::max<int64_t>(text.engram_max_ngram_size - 1, 0),
+                   .keep_seam = plan.bounded};
+  plan.forward.max_rows = std::max(options.max_num_batched_tokens, text.sliding_window);
+  plan.forward.max_segments = options.max_num_seqs;
+  plan.forward.max_context = plan.context_length;
+  plan.forward.max_logit_rows = std::min(kLogitRows, plan.forward.max_rows);
+  plan.window_records = options.enable_prefix_caching && !plan.bounded ? options.window_records : 0;
+
+  const int64_t window_bytes =
+      plan.layout.layers * plan.layout.window * plan.layout.window_record_bytes();
+  const int64_t slots =
+      options.max_num_seqs * cache::Sequence::slot_bytes(plan.layout, plan.sequence);
+  // Per block: the bytes, its token ids, its node and bucket of the prefix tree.
+  constexpr int64_t kNodeBytes = 96;
+  const int64_t block_bytes =
+      plan.layout.block_bytes + kNodeBytes + plan.layout.block_tokens * int64_t{sizeof(int32_t)};
+  plan::MemoryPlan& memory = plan.memory;
+  memory.available = plan::available_memory();
+  memory.budget = options.memory_budget > 0 ? options.memory_budget
+                                            : default_budget(memory.available, mapped_bytes);
+  memory.parts = {
+      {"weights", mapped_bytes, true, ""},
+      {"workspaces", model::Forward::workspace_bytes(text, plan.forward, plan.threads), false,
+       fmt::format("{} rows, {} threads", plan.forward.max_rows, plan.threads)},
+      {"windows and request state", slots, false, fmt::format("{} requests", options.max_num_seqs)},
+      {"tokens of requests", options.max_num_seqs * plan.context_length * int64_t{sizeof(int32_t)},
+       false, ""},
+  };
+  if (plan.window_records > 0) {
+    memory.parts.push_back(
+        {"stored windows", plan.window_records * window_bytes, false,
+         fmt::format("{} of {}", plan.window_records, plan::format_bytes(window_bytes))});
+  }
+
+  const int64_t per_context = plan.layout.blocks_for(plan.context_length);
+  const int64_t room = (memory.budget - memory.taken()) / block_bytes;
+  if (room < per_context) {
+    const int64_t missing = memory.taken() + per_context * block_bytes - memory.budget;
+    return err(Code::kExhausted,
+               "the plan needs {} more than the budget of {}: lower --max-model-len (now {}), "
+               "--max-num-seqs (now {}) or --max-num-batched-tokens (now {}), or raise "
+               "--memory-budget\n{}",
+               plan::format_bytes(missing), plan::format_bytes(memory.budget), plan.context_length,
+               options.max_num_seqs, options.max_num_batched_tokens, memory.to_text());
+  }
+  // Every request a full context and as much again for prefixes, if there is room.
+  plan.blocks = std::min(room, 2 * options.max_num_seqs * per_context);
+  memory.parts.push_back({"compressed cache", plan.blocks * block_bytes, false,
+                          fmt::format("{} blocks of {} tokens, {:.1f} bytes per token", plan.blocks,
+                                      plan.layout.block_tokens,
+                                      static_cast<double>(plan.layout.block_bytes) /
+                                          static_cast<double>(plan.layout.block_tokens))});
+  memory.context_tokens = plan.blocks * plan.layout.block_tokens;
+  return plan;
+}
+
+Result<plan::MemoryPlan> plan_memory(const Config& config, const Options& options,
+                                     int64_t mapped_bytes) {
+  CEDRA_ASSIGN(EnginePlan plan, make_plan(config, options, mapped_bytes));
+  return std::move(plan.memory);
+}
+
+}  // namespace cedra::engine

@@ -1,0 +1,27 @@
+// Sizes of everything the engine takes, derived from config and options. Internal to engine/.
+#pragma once
+
+#include "cache/layout.h"
+#include "cache/sequence.h"
+#include "engine/load.h"
+#include "model/forward.h"
+
+namespace cedra::engine {
+
+struct EnginePlan {
+  plan::MemoryPlan memory;
+  cache::CacheLayout layout;
+  cache::SequenceLimits sequence;
+  model::ForwardLimits forward;
+  int64_t blocks = 0;
+  int64_t window_records = 0;
+  int64_t context_length = 0;
+  bool bounded = false;
+  int threads = 1;
+};
+
+// kInvalid for options that contradict the config, kExhausted if the budget cannot hold one full
+// context.
+Result<EnginePlan> make_plan(const Config& config, const Options& options, int64_t mapped_bytes);
+
+}  // namespace cedra::engine

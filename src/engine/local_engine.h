@@ -1,0 +1,137 @@
+// The engine of this process: continuous batching over the forward pass. Internal to engine/.
+//
+// One thread owns everything below: slots, caches, the team. Other threads only leave requests and
+// cancellations in the inbox and read the published statistics.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "cache/block_pool.h"
+#include "cache/prefix_cache.h"
+#include "cache/sequence.h"
+#include "decode/sampler.h"
+#include "engine/engine.h"
+#include "engine/engine_plan.h"
+#include "engine/scheduler.h"
+#include "model/forward.h"
+#include "model/model.h"
+#include "parallel/team.h"
+
+namespace cedra::engine {
+
+class LocalEngine final : public Engine {
+ public:
+  // `forbidden`: ids that are never produced. Takes all memory of the plan.
+  static Result<std::unique_ptr<LocalEngine>> create(std::unique_ptr<model::Model> model,
+                                                     const kernels::Ops& ops,
+                                                     const Options& options, EnginePlan plan,
+                                                     std::vector<int32_t> forbidden);
+  ~LocalEngine() override;
+
+  const Info& info() const override { return info_; }
+  Result<RequestId> submit(Request request, std::shared_ptr<Sink> sink) override;
+  void cancel(RequestId id) override;
+  Stats stats() const override;
+  void drain(std::chrono::milliseconds grace) override;
+
+ private:
+  // One request, queued or running. Between two steps either a prompt with rows to go
+  // (sequence->length < prompt size) or decoding with exactly one token not yet committed.
+  struct Job {
+    RequestId id = 0;
+    Request request;
+    std::shared_ptr<Sink> sink;
+    uint64_t seed = 0;
+    int64_t blocks_reserved = 0;
+
+    cache::Sequence* sequence = nullptr;
+    int64_t slot = -1;
+    std::vector<int32_t>* tokens = nullptr;  // prompt, then generated; the slot's memory
+    std::unique_ptr<decode::SequenceSampling> sampling;
+    int64_t replay_until = 0;
+    int64_t cached_tokens = 0;
+    int64_t generated = 0;
+    bool bounded = false;
+    bool uses_cache = false;
+    uint64_t chain_seed = 0;
+    std::vector<cache::NodeId> chain;   // published blocks from the front
+    std::vector<uint32_t> generations;  // of the chain's nodes
+    std::vector<model::WindowCapture> captures;
+    std::vector<Token> prompt_tokens;  // prompt log probabilities so far
+
+    int64_t prompt_size() const { return static_cast<int64_t>(request.prompt.size()); }
+    bool decoding() const { return sequence->length >= prompt_size(); }
+  };
+  struct Slot {
+    std::unique_ptr<cache::Sequence> sequence;
+    std::vector<int32_t> tokens;
+    bool busy = false;
+  };
+
+  LocalEngine(std::unique_ptr<model::Model> model, const Options& options, EnginePlan plan,
+              std::vector<int32_t> forbidden);
+
+  void loop();
+  bool wait_for_work();  // false: time to leave
+  void take_inbox();
+  void admit();
+  bool start(Job& job);  // into a slot; false: no room yet
+  void adopt_prefix(Job& job);
+  void step();
+  void prepare(Job& job, int64_t rows);
+  void publish_blocks(Job& job, int64_t end);
+  void after_step(std::span<Job* const> ran, std::span<const int64_t> rows);
+  void take_token(Job& job, const float* logits);
+  Token make_token(int32_t id, const float* logits, int top);
+  void finish(Job& job, FinishReason reason, std::optional<int32_t> stop_token = std::nullopt,
+              std::optional<Error> error = std::nullopt);
+  void release(Job& job);
+  void expire();
+  void publish_stats();
+
+  Options options_;
+  EnginePlan plan_;
+  Info info_;
+  std::unique_ptr<model::Model> model_;
+  std::unique_ptr<Team> team_;
+  std::unique_ptr<cache::BlockPool> pool_;
+  std::unique_ptr<cache::PrefixCache> prefix_;
+  std::unique_ptr<model::Forward> forward_;
+  decode::Sampler sampler_;
+  std::string fingerprint_;
+
+  // Engine thread only.
+  std::vector<Slot> slots_;
+  std::vector<std::unique_ptr<Job>> running_;  // by priority and arrival
+  std::deque<std::unique_ptr<Job>> queue_;     // likewise
+  std::vector<std::unique_ptr<Job>> arrived_;  // taken from the inbox
+  std::vector<RequestId> cancelled_;
+  std::vector<Runnable> runnable_;
+  std::vector<model::Segment> segments_;
+  std::vector<Job*> ran_;
+  std::vector<int64_t> ran_rows_;
+  std::vector<decode::TokenLogprob> top_;
+  int64_t blocks_reserved_ = 0;
+  uint64_t turn_ = 0;
+  Stats totals_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::unique_ptr<Job>> inbox_;
+  std::vector<RequestId> cancel_inbox_;
+  RequestId next_id_ = 1;
+  int64_t open_ = 0;     // accepted and not finished
+  int64_t waiting_ = 0;  // accepted and not in a slot
+  bool draining_ = false;
+  bool cancel_all_ = false;
+  bool quit_ = false;
+  Stats published_;
+  std::thread thread_;
+};
+
+}  // namespace cedra::engine

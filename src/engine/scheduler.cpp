@@ -1,0 +1,54 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+
+namespace cedra::engine {
+namespace {
+
+// Of a step's rows, kept for prompts while answers are being written.
+constexpr int64_t kPromptShare = 8;  // one in eight
+
+}  // namespace
+
+void schedule(std::span<Runnable> jobs, int64_t budget, uint64_t turn) {
+  int64_t prompts = 0;
+  for (Runnable& job : jobs) {
+    job.take = 0;
+    prompts += !job.decoding;
+  }
+  const int64_t decoding = static_cast<int64_t>(jobs.size()) - prompts;
+  // Prompts always move: with a share of the rows, or, if there is only one row, every other step.
+  int64_t for_decode = budget;
+  if (prompts > 0 && decoding > 0) {
+    for_decode = budget > 1 ? budget - std::max<int64_t>(1, budget / kPromptShare)
+                            : static_cast<int64_t>(turn % 2);
+  }
+
+  int64_t left = budget;
+  for_decode = std::min(for_decode, decoding);
+  for (int64_t i = 0, taken = 0, seen = 0; taken < for_decode; ++i) {
+    Runnable& job = jobs[static_cast<size_t>(i) % jobs.size()];
+    if (!job.decoding || job.take > 0) continue;
+    // Start at another job each turn when not all of them fit.
+    if (for_decode < decoding && seen++ < static_cast<int64_t>(turn % decoding)) continue;
+    job.take = 1;
+    ++taken;
+    --left;
+  }
+
+  // Even shares; what short prompts leave goes to the ones in front.
+  while (left > 0) {
+    int64_t hungry = 0;
+    for (const Runnable& job : jobs) hungry += !job.decoding && job.take < job.remaining;
+    if (hungry == 0) break;
+    const int64_t share = std::max<int64_t>(1, left / hungry);
+    for (Runnable& job : jobs) {
+      if (job.decoding || left == 0) continue;
+      const int64_t rows = std::min({share, job.remaining - job.take, left});
+      job.take += rows;
+      left -= rows;
+    }
+  }
+}
+
+}  // namespace cedra::engine
