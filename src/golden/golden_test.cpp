@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 
+#include "checkpoint/config.h"
 #include "kernels/ops.h"
 
 namespace cedra::golden {
@@ -35,6 +38,55 @@ std::vector<std::string> levels() {
 INSTANTIATE_TEST_SUITE_P(
     All, Golden, testing::Combine(testing::Values("tiny", "deep"), testing::ValuesIn(levels())),
     [](const auto& param) { return std::get<0>(param.param) + "_" + std::get<1>(param.param); });
+
+const std::filesystem::path kShapes = CEDRA_SOURCE_DIR "/tests/golden/shapes";
+
+// Folders with other dims, schedules and windows (tests/golden/shapes/make_shapes.py).
+std::vector<std::string> shapes() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(kShapes)) {
+    if (entry.is_directory() && std::filesystem::exists(entry.path() / "config.json")) {
+      names.push_back(entry.path().filename());
+    }
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+class Shapes : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
+
+TEST_P(Shapes, FolderHoldsAtLevel) {
+  const auto& [folder, level] = GetParam();
+  Options options;
+  options.isa = level;
+  options.threads = 2;
+  const Result<Report> report = run(kShapes / folder, options);
+  ASSERT_TRUE(report.has_value()) << report.error().message;
+  EXPECT_EQ(report->level, level);
+  // The oracle has to reproduce everything. A fast level is judged layer by layer here: these
+  // sequences are too short for bounds on what compounds.
+  int64_t compared = 0;
+  for (const Item& item : report->items) {
+    if (level != "oracle" && item.name.find(".layer.") == std::string::npos) continue;
+    EXPECT_NE(item.verdict, Verdict::kFail) << item.name << "\n" << to_text(*report);
+    compared += item.verdict == Verdict::kPass;
+    if (level != "oracle") continue;
+    const bool draft = item.name.starts_with("spec");
+    EXPECT_TRUE(draft || item.verdict != Verdict::kNotRun) << item.name << " fell out";
+  }
+  const Result<Config> config = load_config(kShapes / folder);
+  ASSERT_TRUE(config.has_value()) << config.error().message;
+  // attn, ffn, stream and pre of every layer.
+  EXPECT_GE(compared, 4 * config->text.num_hidden_layers);
+}
+
+TEST(ShapesFolder, CoversWhatTinyAndDeepDoNot) { EXPECT_GE(shapes().size(), 8U); }
+
+INSTANTIATE_TEST_SUITE_P(All, Shapes,
+                         testing::Combine(testing::ValuesIn(shapes()), testing::ValuesIn(levels())),
+                         [](const auto& param) {
+                           return std::get<0>(param.param) + "_" + std::get<1>(param.param);
+                         });
 
 }  // namespace
 }  // namespace cedra::golden
