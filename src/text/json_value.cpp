@@ -91,47 +91,61 @@ class MemberList {
   std::unordered_map<std::string, size_t> index_;
 };
 
-Result<JsonValue> convert(ondemand::value value, int depth_left);
+// What a text may still use up.
+struct Budget {
+  int depth = 0;
+  size_t values = 0;
+};
 
-Result<JsonValue> convert_array(ondemand::array array, int depth_left) {
+Result<JsonValue> convert(ondemand::value value, Budget& budget);
+
+Result<JsonValue> convert_array(ondemand::array array, Budget& budget) {
   std::vector<JsonValue> items;
   for (auto element : array) {
     ondemand::value item;
     if (auto error = element.get(item)) return bad_json(error);
-    CEDRA_ASSIGN(auto converted, convert(item, depth_left));
+    CEDRA_ASSIGN(auto converted, convert(item, budget));
     items.push_back(std::move(converted));
   }
   return JsonValue::array(std::move(items));
 }
 
-Result<JsonValue> convert_object(ondemand::object object, int depth_left) {
+Result<JsonValue> convert_object(ondemand::object object, Budget& budget) {
   MemberList members;
   for (auto entry : object) {
     ondemand::field field;
     if (auto error = std::move(entry).get(field)) return bad_json(error);
     std::string_view key;
     if (auto error = field.unescaped_key().get(key)) return bad_json(error);
-    CEDRA_ASSIGN(auto converted, convert(field.value(), depth_left));
+    CEDRA_ASSIGN(auto converted, convert(field.value(), budget));
     members.add(key, std::move(converted));
   }
   return JsonValue::object(members.take());
 }
 
-Result<JsonValue> convert(ondemand::value value, int depth_left) {
+Result<JsonValue> convert(ondemand::value value, Budget& budget) {
+  if (budget.values == 0) return err(Code::kTooLarge, "JSON has too many values");
+  --budget.values;
   ondemand::json_type type{};
   if (auto error = value.type().get(type)) return bad_json(error);
   switch (type) {
     case ondemand::json_type::array: {
-      if (depth_left == 0) return err(Code::kTooLarge, "JSON is nested too deeply");
+      if (budget.depth == 0) return err(Code::kTooLarge, "JSON is nested too deeply");
       ondemand::array array;
       if (auto error = value.get_array().get(array)) return bad_json(error);
-      return convert_array(array, depth_left - 1);
+      --budget.depth;
+      auto converted = convert_array(array, budget);
+      ++budget.depth;
+      return converted;
     }
     case ondemand::json_type::object: {
-      if (depth_left == 0) return err(Code::kTooLarge, "JSON is nested too deeply");
+      if (budget.depth == 0) return err(Code::kTooLarge, "JSON is nested too deeply");
       ondemand::object object;
       if (auto error = value.get_object().get(object)) return bad_json(error);
-      return convert_object(object, depth_left - 1);
+      --budget.depth;
+      auto converted = convert_object(object, budget);
+      ++budget.depth;
+      return converted;
     }
     case ondemand::json_type::string: {
       std::string_view text;
@@ -283,15 +297,16 @@ Result<JsonValue> JsonReader::read(std::string_view text) {
 
   ondemand::document document;
   if (auto error = self.parser.iterate(view).get(document)) return bad_json(error);
+  Budget budget{self.limits.depth - (scalar ? 0 : 1), self.limits.values};
   Result<JsonValue> value;
   if (self.padded.front() == '[') {
     ondemand::array array;
     if (auto error = document.get_array().get(array)) return bad_json(error);
-    value = convert_array(array, self.limits.depth - (scalar ? 0 : 1));
+    value = convert_array(array, budget);
   } else {
     ondemand::object object;
     if (auto error = document.get_object().get(object)) return bad_json(error);
-    value = convert_object(object, self.limits.depth - 1);
+    value = convert_object(object, budget);
   }
   if (!value) return value;
   // The location exists only while there are tokens left.

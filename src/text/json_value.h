@@ -70,6 +70,8 @@ class JsonValue {
 struct JsonLimits {
   int depth = 128;
   size_t bytes = size_t{128} << 20;
+  // A value takes far more memory than the two bytes that can spell it.
+  size_t values = size_t{1} << 21;
 };
 
 // Parses texts one after the other and reuses its buffers. A repeated key keeps its first place and

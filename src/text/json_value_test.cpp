@@ -66,6 +66,10 @@ TEST(JsonValue, DepthAndSizeAreBounded) {
   for (int i = 0; i < 100000; ++i) objects += "{\"a\":";
   EXPECT_FALSE(reader.valid(objects));
 
+  JsonReader few({.values = 3});
+  EXPECT_TRUE(few.valid("[1,{\"a\":2}]"));
+  EXPECT_EQ(few.read("[1,2,3,4]").error().code, Code::kTooLarge);
+
   JsonReader small({.depth = 4, .bytes = 8});
   EXPECT_TRUE(small.valid("[1,2,3]"));
   EXPECT_EQ(small.read("[1,2,3,4]").error().code, Code::kTooLarge);
