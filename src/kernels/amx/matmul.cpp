@@ -93,6 +93,22 @@ CEDRA_INLINE void few_rows_block(const Decoded& chunk, int64_t k, const uint8_t*
   }
 }
 
+template <class Weights>
+CEDRA_INLINE void decode_chunk(const Weights& weights, const WeightRow& row, uint16_t* out) {
+#pragma GCC unroll 8
+  for (int64_t j = 0; j < kDecodeBlocks; j += 2) {
+    __m512i first, second;
+    if constexpr (Weights::kPairs) {
+      weights.decode_pair(row, j, first, second);
+    } else {
+      first = weights.decode(row, j);
+      second = weights.decode(row, j + 1);
+    }
+    _mm512_store_si512(out + j * kBlockK, first);
+    _mm512_store_si512(out + (j + 1) * kBlockK, second);
+  }
+}
+
 // The products of a chunk are issued between the rows of the next chunk's decoding: a tile product
 // takes some fifty cycles until the next may add to the same sums.
 template <class Weights>
@@ -129,14 +145,12 @@ void few_rows(const MatmulJob& job, const TurnedX& x, int64_t t) {
           }
           ahead += bytes;
           uint16_t* out = current.row(i);
+          const typename Weights::Row at = row_at<Weights>(rows[i], k);
           if (some == kDecodeBlocks) {
-#pragma GCC unroll 8
-            for (int64_t j = 0; j < kDecodeBlocks; ++j) {
-              _mm512_store_si512(out + j * kBlockK, weights.decode(rows[i], k + j));
-            }
+            decode_chunk(weights, at, out);
           } else {
             for (int64_t j = 0; j < some; ++j) {
-              _mm512_store_si512(out + j * kBlockK, weights.decode(rows[i], k + j));
+              _mm512_store_si512(out + j * kBlockK, weights.decode(at, j));
             }
           }
         }
@@ -245,7 +259,7 @@ void decode_turned(const Matrix& w, int64_t n, int64_t count, uint8_t* panel) {
         block[r] = _mm512_setzero_si512();
         if (first + r >= count) continue;
         if (k < blocks) {
-          block[r] = weights.decode(rows[first + r], k);
+          block[r] = weights.decode(row_at<Weights>(rows[first + r], k), 0);
         } else if constexpr (Weights::kAnyK) {
           const TailWeights<Weights> tail(rows[first + r], blocks, left);
           block[r] = weights.decode(tail.row(), 0);

@@ -66,6 +66,7 @@ struct Fp4Weights {
   using Row = WeightRow;
   static constexpr int64_t kBytesPerBlock = 16;
   static constexpr bool kAnyK = false;
+  static constexpr bool kPairs = false;
 
   static CEDRA_INLINE Row row(const Matrix& w, int64_t n) { return fp4_row(w, n); }
 
@@ -94,6 +95,7 @@ struct Fp8Weights {
   using Row = WeightRow;
   static constexpr int64_t kBytesPerBlock = 32;
   static constexpr bool kAnyK = false;
+  static constexpr bool kPairs = false;
 
   static CEDRA_INLINE Row row(const Matrix& w, int64_t n) { return fp8_row(w, n); }
 
@@ -118,6 +120,7 @@ struct Bf16Weights {
   using Row = WeightRow;
   static constexpr int64_t kBytesPerBlock = 64;
   static constexpr bool kAnyK = true;
+  static constexpr bool kPairs = false;
 
   static CEDRA_INLINE Row row(const Matrix& w, int64_t n) { return plain_row(w, n, 2); }
   CEDRA_INLINE FloatDot::Block decode(const Row& row, int64_t block) const {
@@ -136,6 +139,7 @@ struct FloatWeights {
   using Row = WeightRow;
   static constexpr int64_t kBytesPerBlock = 128;
   static constexpr bool kAnyK = true;
+  static constexpr bool kPairs = false;
 
   static CEDRA_INLINE Row row(const Matrix& w, int64_t n) { return plain_row(w, n, 4); }
   CEDRA_INLINE FloatDot::Block decode(const Row& row, int64_t block) const {

@@ -62,39 +62,66 @@ constexpr FoldTable make_fold_table(int offset) {
   return table;
 }
 
+// The sixteen E2M1 values times 2^(b - 127) as BF16, for each scale byte b of an ordinary row,
+// twice: vpermw looks at five bits of an index, so the nibble above may stay. A checkpoint uses a
+// handful of scales, whose tables stay in the first-level cache.
+struct Fp4Tables {
+  alignas(64) uint16_t value[256][32];
+};
+constexpr Fp4Tables make_fp4_tables() {
+  constexpr uint16_t kMagnitudes[8] = {0x0000, 0x3F00, 0x3F80, 0x3FC0,
+                                       0x4000, 0x4040, 0x4080, 0x40C0};
+  Fp4Tables tables{};
+  for (int byte = kLeastScale; byte <= kGreatestScale; ++byte) {
+    for (int code = 0; code < 32; ++code) {
+      int bits = kMagnitudes[code & 7];
+      if (bits != 0) bits += (byte - 127) * 128;
+      tables.value[byte][code] = static_cast<uint16_t>(bits | ((code & 8) != 0 ? 0x8000 : 0));
+    }
+  }
+  return tables;
+}
+
 struct Fp4Weights {
   using Row = WeightRow;
-  static constexpr FoldTable kFold = make_fold_table(0);
+  static constexpr Fp4Tables kTables = make_fp4_tables();
   static constexpr int64_t kBytesPerBlock = 16;
   static constexpr bool kAnyK = false;
-
-  // Nibble -> BF16, twice: only the low five bits of an index count, so the upper nibble may stay.
-  alignas(64) static constexpr uint16_t kTable[32] = {
-      0x0000, 0x3F00, 0x3F80, 0x3FC0, 0x4000, 0x4040, 0x4080, 0x40C0, 0x8000, 0xBF00, 0xBF80,
-      0xBFC0, 0xC000, 0xC040, 0xC080, 0xC0C0, 0x0000, 0x3F00, 0x3F80, 0x3FC0, 0x4000, 0x4040,
-      0x4080, 0x40C0, 0x8000, 0xBF00, 0xBF80, 0xBFC0, 0xC000, 0xC040, 0xC080, 0xC0C0};
-  static constexpr __mmask32 kNonZero = 0xFEFEFEFEu;
+  static constexpr bool kPairs = true;
 
   static CEDRA_INLINE Row row(const Matrix& w, int64_t n) { return fp4_row(w, n); }
 
-  __m512i spread, shift, table;
+  __m512i spread, shift_first, shift_second;
   CEDRA_INLINE Fp4Weights() {
-    // Word i takes byte i / 2; the odd words take its upper nibble.
-    const __m512i words =
-        _mm512_set_epi16(31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13,
-                         12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    spread = _mm512_srli_epi16(words, 1);
-    shift = _mm512_set1_epi32(0x00040000);
-    table = _mm512_load_si512(kTable);
+    // Dword i takes byte i of the first block and of the second, twice; its two words are elements
+    // 2i and 2i + 1 once the nibble wanted is shifted down.
+    const __m512i dwords = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    spread = _mm512_add_epi8(_mm512_mullo_epi32(dwords, _mm512_set1_epi32(0x01010101)),
+                             _mm512_set1_epi32(0x10001000));
+    shift_first = _mm512_set1_epi32(0x00040000);
+    shift_second = _mm512_set1_epi32(0x000C0008);
   }
+  static CEDRA_INLINE __m512i table(uint8_t scale) {
+    return _mm512_load_si512(kTables.value[scale]);
+  }
+
   CEDRA_INLINE __m512i decode(const Row& row, int64_t block) const {
     const __m128i raw =
         _mm_loadu_si128(reinterpret_cast<const __m128i*>(row.codes + block * kBytesPerBlock));
-    const __m512i index =
-        _mm512_srlv_epi16(_mm512_permutexvar_epi8(spread, _mm512_castsi128_si512(raw)), shift);
-    const __m512i fold = _mm512_set1_epi32(static_cast<int>(kFold.word[row.scales[block]]));
-    const __m512i scaled = _mm512_mask_add_epi16(table, kNonZero, table, fold);
-    return _mm512_permutexvar_epi16(index, scaled);
+    const __m512i bytes = _mm512_permutexvar_epi8(spread, _mm512_castsi128_si512(raw));
+    return _mm512_permutexvar_epi16(_mm512_srlv_epi16(bytes, shift_first),
+                                    table(row.scales[block]));
+  }
+  // Blocks `block` and the next one.
+  CEDRA_INLINE void decode_pair(const Row& row, int64_t block, __m512i& first,
+                                __m512i& second) const {
+    const __m256i raw =
+        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row.codes + block * kBytesPerBlock));
+    const __m512i bytes = _mm512_permutexvar_epi8(spread, _mm512_castsi256_si512(raw));
+    first =
+        _mm512_permutexvar_epi16(_mm512_srlv_epi16(bytes, shift_first), table(row.scales[block]));
+    second = _mm512_permutexvar_epi16(_mm512_srlv_epi16(bytes, shift_second),
+                                      table(row.scales[block + 1]));
   }
 };
 
@@ -104,6 +131,7 @@ struct Fp8Weights {
   static constexpr FoldTable kFold = make_fold_table(120);
   static constexpr int64_t kBytesPerBlock = 32;
   static constexpr bool kAnyK = false;
+  static constexpr bool kPairs = false;
 
   // Codes below 8 (zero and subnormals) go through a table: BF16 of m * 2^-9 less the 120 of kFold,
   // modulo 2^16.
@@ -133,6 +161,7 @@ struct Bf16Weights {
   using Row = WeightRow;
   static constexpr int64_t kBytesPerBlock = 64;
   static constexpr bool kAnyK = true;
+  static constexpr bool kPairs = false;
 
   static CEDRA_INLINE Row row(const Matrix& w, int64_t n) { return plain_row(w, n, 2); }
   CEDRA_INLINE __m512i decode(const Row& row, int64_t block) const {
@@ -180,6 +209,7 @@ struct FloatWeights {
   using Row = WeightRow;
   static constexpr int64_t kBytesPerBlock = 128;
   static constexpr bool kAnyK = true;
+  static constexpr bool kPairs = false;
 
   static CEDRA_INLINE Row row(const Matrix& w, int64_t n) { return plain_row(w, n, 4); }
   CEDRA_INLINE FloatDot::Block decode(const Row& row, int64_t block) const {

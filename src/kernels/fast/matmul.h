@@ -89,7 +89,28 @@ void dot_tile(const MatmulJob& job, int64_t t, int64_t n) {
   // lie in memory.
   const uint8_t* ahead = Weights::row(job.w, n + R).codes;
   const int64_t blocks = job.w.cols / kBlockK;
-  for (int64_t k = 0; k < blocks; ++k) {
+  int64_t k = 0;
+  if constexpr (Weights::kPairs) {
+    for (; k + 2 <= blocks; k += 2) {
+#pragma GCC unroll 8
+      for (int line = 0; line < 2 * R * Weights::kBytesPerBlock; line += 64) {
+        _mm_prefetch(reinterpret_cast<const char*>(ahead + line), _MM_HINT_T0);
+      }
+      ahead += 2 * R * Weights::kBytesPerBlock;
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+        typename Isa::Block first, second;
+        weights.decode_pair(rows[r], k, first, second);
+#pragma GCC unroll 4
+        for (int i = 0; i < T; ++i) {
+          const bf16* at = x[i] + k * kBlockK;
+          sum[i * R + r] = Isa::multiply_add(sum[i * R + r], Isa::load_x(at), first);
+          sum[i * R + r] = Isa::multiply_add(sum[i * R + r], Isa::load_x(at + kBlockK), second);
+        }
+      }
+    }
+  }
+  for (; k < blocks; ++k) {
 #pragma GCC unroll 8
     for (int line = 0; line < R * Weights::kBytesPerBlock; line += 64) {
       _mm_prefetch(reinterpret_cast<const char*>(ahead + line), _MM_HINT_T0);
@@ -178,7 +199,16 @@ void decode_panel(const Matrix& w, const Panel<Isa>& panel) {
   const int64_t blocks = w.cols / kBlockK;
   for (int64_t r = 0; r < panel.count; ++r) {
     const typename Weights::Row row = Weights::row(w, panel.n + r);
-    for (int64_t k = 0; k < blocks; ++k) Isa::store_panel(panel.at(r, k), weights.decode(row, k));
+    int64_t k = 0;
+    if constexpr (Weights::kPairs) {
+      for (; k + 2 <= blocks; k += 2) {
+        typename Isa::Block first, second;
+        weights.decode_pair(row, k, first, second);
+        Isa::store_panel(panel.at(r, k), first);
+        Isa::store_panel(panel.at(r, k + 1), second);
+      }
+    }
+    for (; k < blocks; ++k) Isa::store_panel(panel.at(r, k), weights.decode(row, k));
     if constexpr (Weights::kAnyK) {
       if (const int64_t left = w.cols % kBlockK; left != 0) {
         const TailWeights<Weights> tail(row, blocks, left);
@@ -347,6 +377,13 @@ struct WeightRow {
   const uint8_t* codes;
   const uint8_t* scales;
 };
+// The row from block `block` on: the blocks behind it are then at constant offsets.
+template <class Weights>
+CEDRA_INLINE WeightRow row_at(const WeightRow& row, int64_t block) {
+  const uint8_t* codes = row.codes + block * Weights::kBytesPerBlock;
+  if constexpr (Weights::kAnyK) return {codes, nullptr};
+  return {codes, row.scales + block};
+}
 CEDRA_INLINE WeightRow fp4_row(const Matrix& w, int64_t n) {
   return {w.data + n * (w.cols / 2), w.scales + n * (w.cols / kBlockK)};
 }
