@@ -1,3 +1,4 @@
+// The values of one call, and the repairs: wrappers, bodies, cut-off values.
 #include "text/call_arguments.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// One function per kind of case; each returns "" or what differs.
 #include "text/chat_cases.h"
 
 #include <algorithm>

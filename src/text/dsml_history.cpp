@@ -1,3 +1,4 @@
+// Names and values are client text, the tags around them are the template's.
 #include "text/dsml_history.h"
 
 #include "text/markup.h"

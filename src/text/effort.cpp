@@ -1,3 +1,4 @@
+// The tables of the effort dial.
 #include "text/effort.h"
 
 #include <array>

@@ -1,3 +1,5 @@
+// Reading with simdjson: its on-demand values become ours one by one, so that numbers keep their
+// spelling and depth and count stay bounded.
 #include "text/json_value.h"
 
 #include <simdjson.h>

@@ -1,3 +1,6 @@
+// The state machine. `buffer` holds text that is not understood yet; each step reads the beginning
+// of it or, when that may still become a tag, waits. Steps look at bounded beginnings only: linear
+// time.
 #include "text/output_parser.h"
 
 #include <algorithm>

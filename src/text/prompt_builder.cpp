@@ -1,3 +1,4 @@
+// Joins stretches of one kind, and the prompts that need no conversation.
 #include "text/prompt_builder.h"
 
 #include "text/markup.h"

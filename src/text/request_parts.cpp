@@ -1,3 +1,4 @@
+// Blocks, tools, switches and checks that the routes share.
 #include "text/request_parts.h"
 
 #include <algorithm>

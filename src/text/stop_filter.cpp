@@ -1,3 +1,4 @@
+// Knuth-Morris-Pratt for each string over one shared buffer of held-back text.
 #include "text/stop_filter.h"
 
 #include <algorithm>

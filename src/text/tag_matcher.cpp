@@ -1,3 +1,4 @@
+// Tags are matched piece by piece, so that a text that ends inside one is known to be partial.
 #include "text/tag_matcher.h"
 
 #include <algorithm>
