@@ -482,9 +482,9 @@ void LocalEngine::finish(Job& job, FinishReason reason, std::optional<int32_t> s
   ++(reason == FinishReason::kCancelled ? totals_.cancelled : totals_.finished);
   const bool was_running = job.sequence != nullptr;
   release(job);
+  publish_stats();  // whoever on_finish() wakes sees this request counted
   job.sink->on_finish(result);
   job.sink.reset();
-  publish_stats();
   const std::lock_guard lock(mutex_);
   --open_;
   if (!was_running) --waiting_;

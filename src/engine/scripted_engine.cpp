@@ -130,9 +130,8 @@ struct ScriptedEngine::Impl {
     std::vector<std::unique_ptr<Job>> ended;
     {
       std::unique_lock lock(mutex);
-      changed.wait(lock, [&] {
-        return quit || !queue.empty() || !running.empty() || !cancelled.empty();
-      });
+      changed.wait(
+          lock, [&] { return quit || !queue.empty() || !running.empty() || !cancelled.empty(); });
       const auto take = [&](auto& jobs) {
         for (auto& job : jobs) {
           if (cancel_all || cancelled.contains(job->id)) ended.push_back(std::move(job));
