@@ -1,5 +1,7 @@
 // Runs tests/data/server/*.json: a request and what the model writes -> status, events or body.
 // The format is described in tests/data/server/README.md.
+#include <time.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -30,6 +32,13 @@ JsonValue parsed(const std::string& json) {
 std::string text_or(const JsonValue& object, const char* key, const std::string& fallback) {
   const JsonValue* value = object.find(key);
   return value == nullptr ? fallback : value->text();
+}
+
+// This thread's computing time: a busy machine does not count.
+double cpu_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 int64_t integer_or(const JsonValue& object, const char* key, int64_t fallback) {
@@ -63,10 +72,10 @@ void run_case(const JsonValue& test) {
   TestService service(options);
   const JsonValue* body = test.find("body");
   const std::string sent = body != nullptr ? text::python_json(*body) : text_or(test, "raw", "");
-  const auto start = std::chrono::steady_clock::now();
+  const double start = cpu_seconds();
   const HttpResponse response = service.ask(text_or(test, "method", "POST"),
                                             text_or(test, "path", "/v1/chat/completions"), sent);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 1s);
+  EXPECT_LT(cpu_seconds() - start, 1.0);
   EXPECT_EQ(response.status, integer_or(test, "status", 200)) << response.body;
   if (const JsonValue* events = test.find("events")) {
     const std::vector<std::string> got = events_of(response.body);
@@ -122,11 +131,11 @@ TEST(ApiData, HugeValuesAreRefusedQuickly) {
   const std::string long_prompt =
       R"({"messages":[{"role":"user","content":")" + std::string(200000, 'a') + "\"}]}";
   for (const std::string& body : {nested, stops, long_stop, long_prompt}) {
-    const auto start = std::chrono::steady_clock::now();
+    const double start = cpu_seconds();
     const HttpResponse response = service.ask("POST", "/v1/chat/completions", body);
     EXPECT_EQ(response.status, 400) << body.substr(0, 80);
     EXPECT_LT(response.body.size(), 1000u);
-    EXPECT_LT(std::chrono::steady_clock::now() - start, 1s) << body.substr(0, 80);
+    EXPECT_LT(cpu_seconds() - start, 1.0) << body.substr(0, 80);
   }
   std::string prompts = R"({"prompt":["a")";
   for (int i = 0; i < 100000; ++i) prompts += ",\"a\"";

@@ -36,7 +36,6 @@ Generation::Generation(engine::Engine& engine, const text::Tokenizer& tokenizer,
                        Plan plan, ResponseIdentity identity, std::shared_ptr<Exchange> exchange,
                        Clock::time_point arrival)
     : engine_(&engine),
-      tokenizer_(&tokenizer),
       metrics_(&metrics),
       plan_(std::move(plan)),
       identity_(std::move(identity)),

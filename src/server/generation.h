@@ -41,7 +41,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void complete_locked();
 
   engine::Engine* engine_;
-  const text::Tokenizer* tokenizer_;
   Metrics* metrics_;
   const Plan plan_;
   const ResponseIdentity identity_;
