@@ -18,7 +18,7 @@
 namespace cedra::golden {
 
 struct SessionOptions {
-  std::string_view isa;  // "" = fastest
+  std::string_view isa = "";  // "" = fastest
   int threads = 0;
   int64_t max_rows = 0;       // 0 = the context length
   int64_t block_tokens = 16;  // rounded up to a multiple of every ratio

@@ -1,0 +1,97 @@
+// A step allocates nothing: every buffer is taken when the Forward is made. This file replaces
+// operator new of the test program with one that counts.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "rig.h"
+
+namespace {
+std::atomic<int64_t> g_allocations{0};  // of all threads
+
+void* counted(std::size_t size, std::size_t align) {
+  ++g_allocations;
+  void* memory = align > alignof(std::max_align_t)
+                     ? std::aligned_alloc(align, (size + align - 1) / align * align)
+                     : std::malloc(std::max<std::size_t>(size, 1));
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+}  // namespace
+
+void* operator new(std::size_t size) { return counted(size, 0); }
+void* operator new[](std::size_t size) { return counted(size, 0); }
+void* operator new(std::size_t size, std::align_val_t align) {
+  return counted(size, static_cast<std::size_t>(align));
+}
+void* operator new[](std::size_t size, std::align_val_t align) {
+  return counted(size, static_cast<std::size_t>(align));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace cedra::equality {
+namespace {
+
+TEST(Allocation, CounterCounts) {
+  const int64_t before = g_allocations;
+  const std::unique_ptr<int[]> some(new int[100]);
+  EXPECT_GT(g_allocations, before) << some.get();
+}
+
+TEST(Allocation, NoneInsideAStep) {
+  for (const char* folder : kFolders) {
+    for (const std::string& level : levels()) {
+      SCOPED_TRACE(std::string(folder) + " " + level);
+      const Rig rig(folder, level);
+      const auto session = rig.session({.threads = 2, .sequences = 3});
+      const Tokens tokens = random_tokens(rig.model(), 300, 61);
+      const auto chat = session->new_sequence();
+      const auto prompt = session->new_sequence();
+      const auto bounded = session->new_sequence();
+      bounded->begin_prefill();
+      for (cache::Sequence* one : {chat.get(), prompt.get(), bounded.get()}) {
+        session->reserve(*one, 300);
+      }
+      // The first step too: nothing is taken lazily.
+      const int64_t steps = rig.oracle() ? 2 : 6;
+      for (int64_t step = 0; step < steps; ++step) {
+        Segment segments[3];
+        segments[0].sequence = chat.get();
+        segments[0].tokens = slice(tokens, step, step + 1);
+        segments[1].sequence = prompt.get();
+        segments[1].tokens = slice(tokens, 20 * step, 20 * (step + 1));
+        segments[1].want = Want::kAll;
+        segments[2].sequence = bounded.get();
+        segments[2].tokens = slice(tokens, 20 * step, 20 * (step + 1));
+        segments[2].bounded = true;
+        segments[2].more_follows = step + 1 < steps;
+        const int64_t before = g_allocations;
+        session->forward().run(segments);
+        session->forward().logits(0, session->forward().wanted_rows());
+        EXPECT_EQ(g_allocations - before, 0) << "step " << step;
+      }
+      // And steps of one row.
+      for (int64_t step = steps; step < steps + 3; ++step) {
+        Segment segment;
+        segment.sequence = chat.get();
+        segment.tokens = slice(tokens, step, step + 1);
+        const int64_t before = g_allocations;
+        session->forward().run({&segment, 1});
+        session->forward().logits(0, 1);
+        EXPECT_EQ(g_allocations - before, 0) << "decode step " << step;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cedra::equality
