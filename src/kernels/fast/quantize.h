@@ -88,13 +88,8 @@ CEDRA_INLINE F16 e2m1_table() {
 
 // Values of 16 packed E2M1 codes (8 bytes), element 2i in the low nibble of byte i.
 CEDRA_INLINE F16 decode_e2m1_lanes(const uint8_t* codes) {
-  typedef uint32_t Pair __attribute__((vector_size(8)));
-  Pair words;
-  memcpy(&words, codes, sizeof words);
   const U16 nibble_shift = {0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28};
-  const U16 spread =
-      __builtin_shufflevector(words, words, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
-  return look_up(e2m1_table(), (spread >> nibble_shift) & 15u);
+  return look_up(e2m1_table(), (spread_two(codes) >> nibble_shift) & 15u);
 }
 
 void fast_unpack_latent(const uint8_t* codes, const uint8_t* scales, int64_t n, bf16* y) {

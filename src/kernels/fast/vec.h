@@ -102,6 +102,12 @@ CEDRA_INLINE F16 look_up(F16 table, U16 code) {
   return reinterpret_cast<F16>(
       _mm512_permutexvar_ps(reinterpret_cast<__m512i>(code), reinterpret_cast<__m512>(table)));
 }
+// The first dword at p in lanes 0..7, the second in lanes 8..15.
+CEDRA_INLINE U16 spread_two(const void* p) {
+  const __m512i index = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
+  const __m128i words = _mm_loadl_epi64(static_cast<const __m128i*>(p));
+  return reinterpret_cast<U16>(_mm512_permutexvar_epi32(index, _mm512_castsi128_si512(words)));
+}
 #else
 struct Halves {
   __m256 low, high;
@@ -134,6 +140,12 @@ CEDRA_INLINE F16 look_up(F16 table, U16 code) {
                             _mm256_castsi256_ps(_mm256_slli_epi32(i, 28)));
   };
   return join(pick(low), pick(high));
+}
+CEDRA_INLINE U16 spread_two(const void* p) {
+  int words[2];
+  memcpy(words, p, sizeof words);
+  return as_bits(join(_mm256_castsi256_ps(_mm256_set1_epi32(words[0])),
+                      _mm256_castsi256_ps(_mm256_set1_epi32(words[1]))));
 }
 #endif
 
