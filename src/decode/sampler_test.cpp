@@ -38,8 +38,9 @@ int32_t pick(const Logits& logits, const SamplerParams& params,
 std::set<int32_t> kept_by_definition(const Logits& logits, const SamplerParams& params) {
   std::vector<int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
+  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    const float left = logits[static_cast<size_t>(a)], right = logits[static_cast<size_t>(b)];
+    return left > right || (left == right && a < b);
   });
   const double best = logits[static_cast<size_t>(order[0])];
   const auto weight = [&](int32_t id) {
