@@ -32,15 +32,15 @@ text::ParserOptions options_from(uint8_t byte) {
   return options;
 }
 
-// A tag that is dropped may join two halves of another one; only content that stands in the input
-// as it is must be clean. A stop string may cut a tag in two, so those inputs are left out.
+// A tag that is dropped may join two halves of another one, so only content that the input begins
+// with, of which nothing was dropped, must be clean. A stop string may cut a tag in two.
 void check_clean(std::string_view input, const text::ParsedMessage& message,
                  const text::ParserOptions& options, bool cut) {
   namespace markup = text::markup;
   const auto holds = [&](std::string_view tag) {
     return message.content.find(tag) != std::string::npos;
   };
-  if (options.stop.empty() && input.find(message.content) != std::string_view::npos) {
+  if (options.stop.empty() && input.starts_with(message.content)) {
     check(!holds(markup::kThink) && !holds(markup::kThinkEnd));
     if (!options.tools.empty()) {
       check(!holds(markup::kCallsOpen) && !holds(markup::kCallsClose));
