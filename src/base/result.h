@@ -45,21 +45,22 @@ inline std::unexpected<Error> wrap(const Error& error, std::string_view where) {
 }  // namespace cedra
 
 // CEDRA_TRY(expr): returns the error of a Result from the enclosing function, if it has one.
-#define CEDRA_TRY(expr)                                                          \
-  do {                                                                           \
-    if (auto cedra_result_ = (expr); !cedra_result_.has_value()) [[unlikely]] {  \
-      return std::unexpected(std::move(cedra_result_).error());                  \
-    }                                                                            \
+#define CEDRA_TRY(expr)                                                         \
+  do {                                                                          \
+    if (auto cedra_result_ = (expr); !cedra_result_.has_value()) [[unlikely]] { \
+      return std::unexpected(std::move(cedra_result_).error());                 \
+    }                                                                           \
   } while (false)
 
 #define CEDRA_CONCAT_INNER_(a, b) a##b
 #define CEDRA_CONCAT_(a, b) CEDRA_CONCAT_INNER_(a, b)
 
 // CEDRA_ASSIGN(auto x, expr): x = value of a Result, or returns its error.
-#define CEDRA_ASSIGN(target, expr) CEDRA_ASSIGN_(CEDRA_CONCAT_(cedra_result_, __LINE__), target, expr)
-#define CEDRA_ASSIGN_(name, target, expr)                \
-  auto name = (expr);                                    \
-  if (!name.has_value()) [[unlikely]] {                  \
-    return std::unexpected(std::move(name).error());     \
-  }                                                      \
+#define CEDRA_ASSIGN(target, expr) \
+  CEDRA_ASSIGN_(CEDRA_CONCAT_(cedra_result_, __LINE__), target, expr)
+#define CEDRA_ASSIGN_(name, target, expr)            \
+  auto name = (expr);                                \
+  if (!name.has_value()) [[unlikely]] {              \
+    return std::unexpected(std::move(name).error()); \
+  }                                                  \
   target = std::move(name).value()

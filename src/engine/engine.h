@@ -31,11 +31,11 @@ struct SamplingParams {
   std::optional<uint64_t> seed;     // absent: drawn at submission
   std::vector<std::pair<int32_t, float>> logit_bias;
   std::vector<int32_t> stop_token_ids;  // besides EOS
-  int64_t max_tokens = 16;          // tokens to generate, >= 1
-  int64_t min_tokens = 0;           // EOS and stop ids are masked before
+  int64_t max_tokens = 16;              // tokens to generate, >= 1
+  int64_t min_tokens = 0;               // EOS and stop ids are masked before
   bool ignore_eos = false;
-  int top_logprobs = -1;            // -1 = none; 0 = chosen token only; n = best n as well
-  int prompt_logprobs = -1;         // likewise for prompt positions (keeps all rows)
+  int top_logprobs = -1;     // -1 = none; 0 = chosen token only; n = best n as well
+  int prompt_logprobs = -1;  // likewise for prompt positions (keeps all rows)
 };
 
 struct Logprob {
@@ -45,8 +45,8 @@ struct Logprob {
 
 struct Token {
   int32_t id = 0;
-  float logprob = 0;             // of the model's distribution before penalties; if asked for
-  std::vector<Logprob> top;      // best first; if asked for
+  float logprob = 0;         // of the model's distribution before penalties; if asked for
+  std::vector<Logprob> top;  // best first; if asked for
 };
 
 enum class FinishReason { kStop, kLength, kCancelled, kError };
@@ -61,10 +61,11 @@ struct Finish {
   FinishReason reason = FinishReason::kStop;
   std::optional<int32_t> stop_token;  // EOS or the stop id that ended it; not delivered as a token
   Usage usage;
-  std::optional<Error> error;     // kError
+  std::optional<Error> error;  // kError
 };
 
-// Receives one request's results, on the engine's thread: must not block. Destroyed after on_finish.
+// Receives one request's results, on the engine's thread: must not block. Destroyed after
+// on_finish.
 class Sink {
  public:
   virtual ~Sink() = default;
@@ -79,19 +80,19 @@ class Sink {
 };
 
 struct Request {
-  std::vector<int32_t> prompt;    // not empty
+  std::vector<int32_t> prompt;  // not empty
   SamplingParams sampling;
-  int priority = 0;               // lower runs first
-  std::string cache_salt;         // prefix-cache hits only within one salt
+  int priority = 0;        // lower runs first
+  std::string cache_salt;  // prefix-cache hits only within one salt
   std::optional<std::chrono::steady_clock::time_point> deadline;
 };
 
 // What a loaded engine can do; constant after start.
 struct Info {
-  int64_t context_length = 0;     // prompt + output, at most
+  int64_t context_length = 0;  // prompt + output, at most
   int64_t vocab_size = 0;
   int32_t eos_token_id = 1;
-  std::string isa;                // kernel level in use
+  std::string isa;  // kernel level in use
   int threads = 0;
   int64_t max_num_seqs = 1;
   int64_t max_queue = 0;
@@ -100,7 +101,7 @@ struct Info {
 struct Stats {
   int64_t running = 0;
   int64_t waiting = 0;
-  int64_t prompt_tokens = 0;      // totals since start
+  int64_t prompt_tokens = 0;  // totals since start
   int64_t generated_tokens = 0;
   int64_t cached_prompt_tokens = 0;
   int64_t finished = 0;

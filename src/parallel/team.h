@@ -14,16 +14,17 @@
 namespace cedra {
 
 struct TeamOptions {
-  int threads = 0;       // 0: one per usable physical core, bounded by the cgroup's CPU quota
-  bool pin = true;       // bind member i to the i-th usable core
-  int spin_us = 50;      // spin this long for work before sleeping; 0: sleep at once
+  int threads = 0;   // 0: one per usable physical core, bounded by the cgroup's CPU quota
+  bool pin = true;   // bind member i to the i-th usable core
+  int spin_us = 50;  // spin this long for work before sleeping; 0: sleep at once
 };
 
 struct Range {
   int64_t begin, end;
 };
 
-// Part `index` of `parts` of [0, count), cut at multiples of `grain` (the last part takes the rest).
+// Part `index` of `parts` of [0, count), cut at multiples of `grain` (the last part takes the
+// rest).
 Range static_part(int64_t count, int64_t grain, int index, int parts);
 
 class Team {
