@@ -203,11 +203,27 @@ class Runner {
     return same;
   }
 
-  // Whole-sequence logits at a fast level: judged against what float32 sums do to the reference.
+  // The reference's float32 noise over the whole folder: the largest of its sequences.
+  Noise folder_noise() const {
+    Noise noise{};
+    for (const std::string& sequence : expected_.numbered("seq")) {
+      const std::optional<Noise> one = expected_.noise(sequence);
+      if (!one.has_value()) continue;
+      noise.median = std::max(noise.median, one->median);
+      noise.p90 = std::max(noise.p90, one->p90);
+      noise.argmax_agreement = std::min(noise.argmax_agreement, one->argmax_agreement);
+    }
+    return noise;
+  }
+
+  // Logits that compound over a whole sequence at a fast level: judged against what float32 sums do
+  // to the reference. A sequence's own noise is one draw: either no rounding tipped (1e-7), or one
+  // did early and everything after it differs (1e-2); docs/golden.md shows both for one sequence
+  // under two orders of summation. So a sequence that is not within its own bound may still be
+  // within the folder's, and the table says which one held.
   void noisy(const std::string& name, const std::string& sequence, const Values& computed,
              int64_t rows) {
-    const std::optional<Noise> noise = expected_.noise(sequence);
-    if (oracle_ || !noise.has_value()) {
+    if (oracle_) {
       close(name, computed, rows);
       return;
     }
@@ -215,6 +231,12 @@ class Runner {
     Item item;
     item.name = name;
     item.rows = rows;
+    if (computed.size() != wanted.size()) {
+      item.bound = fmt::format("{} values", wanted.size());
+      item.verdict = Verdict::kFail;
+      add(std::move(item));
+      return;
+    }
     const int64_t width = static_cast<int64_t>(wanted.size()) / rows;
     std::vector<double> per_row;
     for (int64_t row = 0; row < rows; ++row) {
@@ -223,16 +245,25 @@ class Runner {
     item.worst = *std::ranges::max_element(per_row);
     item.median = quantile(per_row, 0.5);
     const double p90 = quantile(per_row, 0.9);
-    const int64_t same = argmax(item, computed, wanted, width);
-    const double agreement = static_cast<double>(same) / static_cast<double>(rows);
-    item.bound = fmt::format("median <= {:.2g}, p90 {:.2g} <= {:.2g}, arg-max >= {:.2f}",
-                             kNoiseFactor * noise->median, p90, kNoiseFactor * noise->p90,
-                             noise->argmax_agreement - kArgmaxSlack);
-    item.verdict = item.median <= kNoiseFactor * noise->median &&
-                           p90 <= kNoiseFactor * noise->p90 &&
-                           agreement >= noise->argmax_agreement - kArgmaxSlack
-                       ? Verdict::kPass
-                       : Verdict::kFail;
+    const double agreement =
+        static_cast<double>(argmax(item, computed, wanted, width)) / static_cast<double>(rows);
+    const auto holds = [&](const Noise& noise, std::string_view whose) {
+      item.bound = fmt::format("{}: median <= {:.2g}, p90 {:.2g} <= {:.2g}, arg-max >= {:.2f}",
+                               whose, kNoiseFactor * noise.median, p90, kNoiseFactor * noise.p90,
+                               noise.argmax_agreement - kArgmaxSlack);
+      return item.median <= kNoiseFactor * noise.median && p90 <= kNoiseFactor * noise.p90 &&
+             agreement >= noise.argmax_agreement - kArgmaxSlack;
+    };
+    const std::optional<Noise> own = expected_.noise(sequence);
+    bool pass = own.has_value() && holds(*own, "own");
+    if (!pass && own.has_value()) pass = holds(folder_noise(), "folder");
+    if (!own.has_value()) {
+      // Replays and images have no noise entry: nine rows in ten within the folder's worst.
+      const Noise noise = folder_noise();
+      item.bound = fmt::format("folder: p90 {:.2g} <= {:.2g}", p90, kNoiseFactor * noise.p90);
+      pass = p90 <= kNoiseFactor * noise.p90;
+    }
+    item.verdict = pass ? Verdict::kPass : Verdict::kFail;
     add(std::move(item));
   }
 
@@ -379,7 +410,7 @@ class Runner {
     if (oracle_) {
       close("replay.logits", logits, rows);
     } else {
-      pooled("replay.logits", logits, rows);
+      noisy("replay.logits", "replay", logits, rows);
     }
     std::vector<int64_t> tokens{best(logits)};
     Values steps;
@@ -395,39 +426,8 @@ class Runner {
       equal("replay.greedy", tokens, wanted, static_cast<int64_t>(wanted.size()));
       close("replay.step_logits", steps, static_cast<int64_t>(wanted.size()) - 1);
     } else {
-      pooled("replay.step_logits", steps, static_cast<int64_t>(wanted.size()) - 1);
+      noisy("replay.step_logits", "replay", steps, static_cast<int64_t>(wanted.size()) - 1);
     }
-  }
-
-  // Compounded values without a noise entry of their own: the largest of the folder's is the bound.
-  void pooled(const std::string& name, const Values& computed, int64_t rows) {
-    const Values wanted = expected_.floats(name);
-    Noise noise{};
-    for (const std::string& sequence : expected_.numbered("seq")) {
-      const std::optional<Noise> one = expected_.noise(sequence);
-      if (!one.has_value()) continue;
-      noise.median = std::max(noise.median, one->median);
-      noise.p90 = std::max(noise.p90, one->p90);
-      noise.argmax_agreement = std::min(noise.argmax_agreement, one->argmax_agreement);
-    }
-    Item item;
-    item.name = name;
-    item.rows = rows;
-    const int64_t width = static_cast<int64_t>(wanted.size()) / rows;
-    std::vector<double> per_row;
-    for (int64_t row = 0; row < rows; ++row) {
-      per_row.push_back(relative_l2(&computed[row * width], &wanted[row * width], width));
-    }
-    item.worst = *std::ranges::max_element(per_row);
-    item.median = quantile(per_row, 0.5);
-    const double p90 = quantile(per_row, 0.9);
-    argmax(item, computed, wanted, width);
-    item.bound = fmt::format("median <= {:.2g}, p90 {:.2g} <= {:.2g}", kNoiseFactor * noise.median,
-                             p90, kNoiseFactor * noise.p90);
-    item.verdict = item.median <= kNoiseFactor * noise.median && p90 <= kNoiseFactor * noise.p90
-                       ? Verdict::kPass
-                       : Verdict::kFail;
-    add(std::move(item));
   }
 
   // The text side of an image prompt: the golden embeddings stand in for the vision tower.
@@ -466,7 +466,7 @@ class Runner {
     if (oracle_) {
       close(name + ".logits", logits, count);
     } else {
-      pooled(name + ".logits", logits, count);
+      noisy(name + ".logits", name, logits, count);
     }
   }
 

@@ -55,7 +55,6 @@ void Forward::Impl::enter(std::span<const Segment> segments) {
   Stage& stage = encoder;
   stage.runs.clear();
   stage.rows.clear();
-  stage.any_image = false;
   wanted = 0;
   for (const Segment& segment : segments) {
     cache::Sequence& sequence = *segment.sequence;
@@ -80,7 +79,6 @@ void Forward::Impl::enter(std::span<const Segment> segments) {
       float* pre = work.pre[0] + stage.size() * text.hc_mult;
       std::fill(pre, pre + text.hc_mult, 0.0f);
       pre[0] = 1.0f;  // the first pre-mix is one-hot
-      stage.any_image |= image;
       stage.rows.push_back({static_cast<int32_t>(stage.runs.size()), image, run.position + i});
     }
     if (hasher != nullptr) {

@@ -87,7 +87,8 @@ class Forward {
                                                  cache::BlockPool& pool);
   ~Forward();
 
-  // Runs the segments and commits their tokens (sequence->length grows). Total tokens <= max_rows.
+  // Runs the segments and commits their tokens (sequence->length grows). Total tokens, and rows with
+  // logits, are at most max_rows.
   void run(std::span<const Segment> segments, Probe* probe = nullptr);
 
   // Rows with logits of the last run, in order of segments and positions.

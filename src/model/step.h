@@ -39,7 +39,6 @@ struct Stage {
   int buffer = 0;  // which of the workspace's streams
   std::vector<Run> runs;
   std::vector<Row> rows;
-  bool any_image = false;
   int64_t size() const { return static_cast<int64_t>(rows.size()); }
 };
 

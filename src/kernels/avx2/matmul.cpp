@@ -2,6 +2,7 @@
 #include "kernels/avx2/matmul.h"
 
 #include "kernels/avx2/weights.h"
+#include "kernels/fast/wide_matmul.h"
 
 namespace cedra::kernels::avx2 {
 
@@ -17,7 +18,7 @@ void matmul(const MatmulJob& job) {
       multiply<FloatDot, Bf16Weights>(job);
       return;
     case MatrixFormat::kF32:
-      multiply<FloatDot, FloatWeights>(job);
+      multiply_wide(job);
       return;
   }
 }

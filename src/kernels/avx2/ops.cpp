@@ -23,7 +23,7 @@ const Ops& ops() {
       .collapse = fast_collapse,
       .expand = fast_expand,
       .copy_mean = fast_copy_mean,
-      .mixes = fast_mixes,
+      .mixes = scalar::mixes,
       .rope = fast_rope,
       .attend = fast_attend,
       .index_scores = fast_index_scores,

@@ -135,22 +135,5 @@ struct Bf16Weights {
   }
 };
 
-struct FloatWeights {
-  using Row = WeightRow;
-  static constexpr int64_t kBytesPerBlock = 128;
-  static constexpr bool kAnyK = true;
-  static constexpr bool kPairs = false;
-
-  static CEDRA_INLINE Row row(const Matrix& w, int64_t n) { return plain_row(w, n, 4); }
-  CEDRA_INLINE FloatDot::Block decode(const Row& row, int64_t block) const {
-    FloatDot::Block out;
-#pragma GCC unroll 4
-    for (int i = 0; i < FloatDot::kRegs; ++i) {
-      memcpy(&out.v[i], row.codes + block * kBytesPerBlock + 32 * i, sizeof out.v[i]);
-    }
-    return out;
-  }
-};
-
 }  // namespace
 }  // namespace cedra::kernels

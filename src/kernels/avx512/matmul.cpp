@@ -3,6 +3,7 @@
 #include "kernels/avx512/matmul.h"
 
 #include "kernels/avx512/weights.h"
+#include "kernels/fast/wide_matmul.h"
 
 namespace cedra::kernels::avx512 {
 
@@ -18,7 +19,7 @@ void matmul(const MatmulJob& job) {
       multiply<Bf16Dot, Bf16Weights>(job);
       return;
     case MatrixFormat::kF32:
-      multiply<FloatDot, FloatWeights>(job);
+      multiply_wide(job);
       return;
   }
 }

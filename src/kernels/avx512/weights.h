@@ -169,54 +169,5 @@ struct Bf16Weights {
   }
 };
 
-// FP32 weights keep their digits: fused multiply-adds, lane = k mod 16.
-struct FloatDot {
-  using Reg = __m512;
-  struct Block {
-    __m512 v[2];
-  };
-  using Sum = __m512;
-  using PanelWord = float;
-  static constexpr int kRegs = 2;
-  static constexpr int kTileT = 6;
-  static constexpr int64_t kDotRows = 4;
-  static constexpr int64_t kPanelBytes = 256 * 1024;
-  static constexpr int dot_tile_n(int) { return 4; }
-
-  static CEDRA_INLINE Sum zero() { return _mm512_setzero_ps(); }
-  static CEDRA_INLINE Reg load_x_reg(const bf16* x) {
-    const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(words), 16));
-  }
-  static CEDRA_INLINE Block load_x(const bf16* x) { return {{load_x_reg(x), load_x_reg(x + 16)}}; }
-  static CEDRA_INLINE Reg load_panel(const PanelWord* p) { return _mm512_load_ps(p); }
-  static CEDRA_INLINE void store_panel(PanelWord* p, const Block& w) {
-    _mm512_store_ps(p, w.v[0]);
-    _mm512_store_ps(p + 16, w.v[1]);
-  }
-  static CEDRA_INLINE Sum multiply_add_reg(Sum sum, Reg x, Reg w) {
-    return _mm512_fmadd_ps(x, w, sum);
-  }
-  static CEDRA_INLINE Sum multiply_add(Sum sum, const Block& x, const Block& w) {
-    return multiply_add_reg(multiply_add_reg(sum, x.v[0], w.v[0]), x.v[1], w.v[1]);
-  }
-  static CEDRA_INLINE __m128 sum_lanes_of_four(Sum a, Sum b, Sum c, Sum d) {
-    return sum_lanes_of_four_512(a, b, c, d);
-  }
-};
-
-struct FloatWeights {
-  using Row = WeightRow;
-  static constexpr int64_t kBytesPerBlock = 128;
-  static constexpr bool kAnyK = true;
-  static constexpr bool kPairs = false;
-
-  static CEDRA_INLINE Row row(const Matrix& w, int64_t n) { return plain_row(w, n, 4); }
-  CEDRA_INLINE FloatDot::Block decode(const Row& row, int64_t block) const {
-    const uint8_t* p = row.codes + block * kBytesPerBlock;
-    return {{_mm512_loadu_ps(p), _mm512_loadu_ps(p + 64)}};
-  }
-};
-
 }  // namespace
 }  // namespace cedra::kernels

@@ -1,4 +1,5 @@
-// Row operations of the fast levels (model.md 4.2, 4.4, 4.8, 5.4): FP32, sums over 16 lanes.
+// Row operations of the fast levels (model.md 4.2, 4.4, 4.8, 5.4). Sums are float64 over 16 lanes
+// and rounded to FP32, as model.md 4.11 says; everything else is FP32.
 #pragma once
 
 #include <math.h>
@@ -9,12 +10,12 @@ namespace cedra::kernels {
 namespace {
 
 float fast_inverse_rms(const bf16* x, int64_t n, float eps) {
-  F16 sum = {};
+  D16 sum;
   for_lanes(n, [&](auto lanes, int64_t i) {
     const F16 v = lanes.load(x + i);
-    sum = fma(v, v, sum);
+    sum.add_product(v, v);
   });
-  const float mean_square = sum_lanes(sum) / static_cast<float>(n);
+  const float mean_square = static_cast<float>(sum.sum() / static_cast<double>(n));
   return 1.0f / sqrtf(mean_square + eps);
 }
 
@@ -27,9 +28,9 @@ void fast_rms_norm(const bf16* x, const bf16* w, int64_t n, float eps, bf16* y) 
 
 void fast_collapse(const bf16* x, const float* pre, int64_t copies, int64_t dim, bf16* y) {
   for_lanes(dim, [&](auto lanes, int64_t i) {
-    F16 sum = pre[0] * lanes.load(x + i);
-    for (int64_t c = 1; c < copies; ++c) sum = sum + pre[c] * lanes.load(x + c * dim + i);
-    lanes.store(y + i, sum);
+    D16 sum;
+    for (int64_t c = 0; c < copies; ++c) sum.add(pre[c] * lanes.load(x + c * dim + i));
+    lanes.store(y + i, sum.to_float());
   });
 }
 
@@ -40,9 +41,9 @@ void fast_expand(const bf16* a, const float* post, const float* comb, int64_t co
     for (int64_t i = 0; i < copies; ++i) old[i] = lanes.load(x + i * dim + d);
     const F16 output = lanes.load(a + d);
     for (int64_t j = 0; j < copies; ++j) {
-      F16 mixed = comb[j] * old[0];
-      for (int64_t i = 1; i < copies; ++i) mixed = mixed + comb[i * copies + j] * old[i];
-      lanes.store(x + j * dim + d, post[j] * output + mixed);
+      D16 mixed;
+      for (int64_t i = 0; i < copies; ++i) mixed.add(comb[i * copies + j] * old[i]);
+      lanes.store(x + j * dim + d, post[j] * output + mixed.to_float());
     }
   });
 }
@@ -54,48 +55,6 @@ void fast_copy_mean(const bf16* x, int64_t copies, int64_t dim, bf16* y) {
     for (int64_t c = 1; c < copies; ++c) sum = sum + lanes.load(x + c * dim + i);
     lanes.store(y + i, sum / count);
   });
-}
-
-// Rows are kept in eight lanes each, so that a column step is C vector divisions.
-void fast_mixes(const MixesJob& job) {
-  typedef float Row __attribute__((vector_size(32)));
-  const int64_t copies = job.copies;
-  auto logit = [&](int64_t k, float scale) {
-    return job.dots[k] * job.inverse_rms * scale + job.base[k];
-  };
-  Row m[kMaxCopies] = {};
-  for (int64_t c = 0; c < copies; ++c) {
-    job.pre[c] = sigmoid_one(logit(c, job.scale[0])) + job.eps;
-    job.post[c] = 2.0f * sigmoid_one(logit(copies + c, job.scale[1]));
-    float row[kLanes] = {};
-    float maximum = logit(2 * copies + c * copies, job.scale[2]);
-    for (int64_t j = 0; j < copies; ++j) {
-      row[j] = logit(2 * copies + c * copies + j, job.scale[2]);
-      maximum = row[j] > maximum ? row[j] : maximum;
-    }
-    store(row, exp_lanes(load(row) - maximum));
-    float sum = 0;
-    for (int64_t j = 0; j < copies; ++j) sum += row[j];
-    for (int64_t j = 0; j < copies; ++j) m[c][j] = row[j] / sum + job.eps;
-  }
-  auto divide_columns = [&] {
-    Row sum = m[0];
-    for (int64_t i = 1; i < copies; ++i) sum = sum + m[i];
-    sum = sum + job.eps;
-    for (int64_t i = 0; i < copies; ++i) m[i] = m[i] / sum;
-  };
-  divide_columns();
-  for (int64_t iteration = 1; iteration < job.sinkhorn_iters; ++iteration) {
-    for (int64_t i = 0; i < copies; ++i) {
-      float sum = m[i][0];
-      for (int64_t j = 1; j < copies; ++j) sum += m[i][j];
-      m[i] = m[i] / (sum + job.eps);
-    }
-    divide_columns();
-  }
-  for (int64_t i = 0; i < copies; ++i) {
-    for (int64_t j = 0; j < copies; ++j) job.comb[i * copies + j] = m[i][j];
-  }
 }
 
 void fast_rope(bf16* x, const float* cosines, const float* sines, int64_t pairs, bool inverse) {
@@ -157,14 +116,14 @@ void fast_router_scores(float* logits, int64_t n, RouterScore kind, float gate_t
 
 float fast_engram_mix(bf16* x, const bf16* key, const bf16* value, const bf16* q_weight,
                       const bf16* k_weight, int64_t dim, float eps) {
-  F16 sum = {};
+  D16 sum;
   for_lanes(dim, [&](auto lanes, int64_t i) {
     const F16 weight = lanes.load(q_weight + i) * lanes.load(k_weight + i);
-    sum = fma(lanes.load(x + i) * weight, lanes.load(key + i), sum);
+    sum.add((lanes.load(x + i) * weight) * lanes.load(key + i));
   });
   const float both = fast_inverse_rms(x, dim, eps) * fast_inverse_rms(key, dim, eps);
   const float root_dim = static_cast<float>(1.0 / sqrt(static_cast<double>(dim)));
-  const float dot = sum_lanes(sum) * both * root_dim;
+  const float dot = static_cast<float>(sum.sum()) * both * root_dim;
   const float size = fabsf(dot) > 1e-6f ? fabsf(dot) : 1e-6f;
   const float gate = sigmoid_one(copysignf(sqrtf(size), dot));
   for_lanes(dim, [&](auto lanes, int64_t i) {

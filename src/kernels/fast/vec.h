@@ -149,6 +149,74 @@ CEDRA_INLINE U16 spread_two(const void* p) {
 }
 #endif
 
+// Sixteen float64 sums, lane by lane. Used where a sum decides over everything after it (norms,
+// hyper-connection coefficients, gates) and costs little: there the fast levels give the oracle's
+// bits, up to the order of a float64 sum.
+#ifdef __AVX512F__
+struct D16 {
+  __m512d v[2] = {};
+  CEDRA_INLINE void add(F16 a) {
+    const __m512 x = reinterpret_cast<__m512>(a);
+    v[0] = _mm512_add_pd(v[0], _mm512_cvtps_pd(_mm512_castps512_ps256(x)));
+    v[1] = _mm512_add_pd(v[1], _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1)));
+  }
+  // += a * b, the product not rounded.
+  CEDRA_INLINE void add_product(F16 a, F16 b) {
+    const __m512 x = reinterpret_cast<__m512>(a), y = reinterpret_cast<__m512>(b);
+    v[0] = _mm512_fmadd_pd(_mm512_cvtps_pd(_mm512_castps512_ps256(x)),
+                           _mm512_cvtps_pd(_mm512_castps512_ps256(y)), v[0]);
+    v[1] = _mm512_fmadd_pd(_mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1)),
+                           _mm512_cvtps_pd(_mm512_extractf32x8_ps(y, 1)), v[1]);
+  }
+  CEDRA_INLINE F16 to_float() const {
+    return reinterpret_cast<F16>(_mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(v[0])),
+                                                    _mm512_cvtpd_ps(v[1]), 1));
+  }
+  CEDRA_INLINE double sum() const {
+    double s[kLanes];
+    _mm512_storeu_pd(s, v[0]);
+    _mm512_storeu_pd(s + 8, v[1]);
+    for (int half = 8; half >= 1; half /= 2) {
+      for (int i = 0; i < half; ++i) s[i] += s[i + half];
+    }
+    return s[0];
+  }
+};
+#else
+struct D16 {
+  __m256d v[4] = {};
+  static CEDRA_INLINE __m256d widen(__m256 x, int half) {
+    return _mm256_cvtps_pd(half == 0 ? _mm256_castps256_ps128(x) : _mm256_extractf128_ps(x, 1));
+  }
+  CEDRA_INLINE void add(F16 a) {
+    const Halves x = split(a);
+    v[0] = _mm256_add_pd(v[0], widen(x.low, 0));
+    v[1] = _mm256_add_pd(v[1], widen(x.low, 1));
+    v[2] = _mm256_add_pd(v[2], widen(x.high, 0));
+    v[3] = _mm256_add_pd(v[3], widen(x.high, 1));
+  }
+  CEDRA_INLINE void add_product(F16 a, F16 b) {
+    const Halves x = split(a), y = split(b);
+    v[0] = _mm256_fmadd_pd(widen(x.low, 0), widen(y.low, 0), v[0]);
+    v[1] = _mm256_fmadd_pd(widen(x.low, 1), widen(y.low, 1), v[1]);
+    v[2] = _mm256_fmadd_pd(widen(x.high, 0), widen(y.high, 0), v[2]);
+    v[3] = _mm256_fmadd_pd(widen(x.high, 1), widen(y.high, 1), v[3]);
+  }
+  CEDRA_INLINE F16 to_float() const {
+    return join(_mm256_set_m128(_mm256_cvtpd_ps(v[1]), _mm256_cvtpd_ps(v[0])),
+                _mm256_set_m128(_mm256_cvtpd_ps(v[3]), _mm256_cvtpd_ps(v[2])));
+  }
+  CEDRA_INLINE double sum() const {
+    double s[kLanes];
+    for (int i = 0; i < 4; ++i) _mm256_storeu_pd(s + 4 * i, v[i]);
+    for (int half = 8; half >= 1; half /= 2) {
+      for (int i = 0; i < half; ++i) s[i] += s[i + half];
+    }
+    return s[0];
+  }
+};
+#endif
+
 // (i, i+8), then (i, i+4), (i, i+2), (i, i+1).
 CEDRA_INLINE float sum_lanes(F16 v) {
   struct {
