@@ -42,11 +42,12 @@ function(cedra_kernels)
   file(GLOB avx2 CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/avx2/*.cpp)
   file(GLOB avx512 CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/avx512/*.cpp)
   file(GLOB amx CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/amx/*.cpp)
-  set_source_files_properties(${avx2} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-mbmi2")
+  # Vectors never cross a call boundary there; g++ would note an ABI change of GCC 4.6 for each.
+  set_source_files_properties(${avx2} PROPERTIES COMPILE_OPTIONS "-Wno-psabi;-mavx2;-mfma;-mf16c;-mbmi2")
   set_source_files_properties(${avx512} PROPERTIES COMPILE_OPTIONS
-    "-mavx2;-mfma;-mf16c;-mbmi2;-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vbmi;-mavx512bf16;-mprefer-vector-width=512")
+    "-Wno-psabi;-mavx2;-mfma;-mf16c;-mbmi2;-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vbmi;-mavx512bf16;-mprefer-vector-width=512")
   set_source_files_properties(${amx} PROPERTIES COMPILE_OPTIONS
-    "-mavx2;-mfma;-mf16c;-mbmi2;-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vbmi;-mavx512bf16;-mprefer-vector-width=512")
+    "-Wno-psabi;-mavx2;-mfma;-mf16c;-mbmi2;-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vbmi;-mavx512bf16;-mprefer-vector-width=512")
   if(common)
     add_library(cedra_kernels STATIC ${common} ${avx2} ${avx512} ${amx})
     target_include_directories(cedra_kernels PUBLIC ${CMAKE_SOURCE_DIR}/src)
