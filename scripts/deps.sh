@@ -12,6 +12,7 @@ build=(
   libutf8proc-dev       # Unicode normalisation of the compressed token map
   libxxhash-dev         # block and file hashes
   libssl-dev            # SHA-256 of `inspect --verify`
+  libspng-dev libturbojpeg0-dev libwebp-dev libgif-dev  # image decoders
 )
 test_tools=(
   libgtest-dev libgmock-dev libbenchmark-dev

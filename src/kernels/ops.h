@@ -52,6 +52,7 @@ struct MatmulJob {
   int64_t n_begin = 0;
   int64_t n_end = 0;
   SumRule rule = SumRule::kWhole;
+  const bf16* bias = nullptr;  // [N], joins the sum before its one rounding; null = none
   // Exactly one of the two is set.
   bf16* y_bf16 = nullptr;  // rounded FP32 -> BF16
   float* y_f32 = nullptr;
@@ -112,6 +113,26 @@ struct MixesJob {
 };
 inline constexpr int64_t kMaxCopies = 8;
 
+// Attention of the vision tower (vision.md 6): every row sees all rows of its image. One head; row
+// t of q, k, v and out is `stride` (out: `out_stride`) elements after row t - 1. Softmax and value
+// sum are not rounded; the result goes to BF16 once.
+struct FullAttendJob {
+  const bf16* q = nullptr;  // [N, Dh] after RoPE, as k
+  const bf16* k = nullptr;
+  const bf16* v = nullptr;
+  int64_t stride = 0;
+  int64_t rows = 0;  // N
+  int64_t head_dim = 0;
+  int64_t row_begin = 0;  // query rows [row_begin, row_end) are computed
+  int64_t row_end = 0;
+  bf16* out = nullptr;  // [N, Dh]
+  int64_t out_stride = 0;
+  double* scratch = nullptr;  // full_attend_scratch_doubles(rows, head_dim), one per caller
+};
+inline int64_t full_attend_scratch_doubles(int64_t rows, int64_t head_dim) {
+  return rows + head_dim;
+}
+
 enum class RouterScore : uint8_t { kSqrtSoftplus, kSoftmax, kSigmoid };
 
 struct Ops {
@@ -169,6 +190,14 @@ struct Ops {
   // q_weight * k_weight is taken per element in FP32. Returns the gate (for tests).
   float (*engram_mix)(bf16* x, const bf16* key, const bf16* value, const bf16* q_weight,
                       const bf16* k_weight, int64_t dim, float eps);
+
+  // -- vision tower (vision.md 6, 7)
+  void (*full_attend)(const FullAttendJob& job);
+  // Halves of x[0 .. 2*half) rotate: element i with element i + half, by (cos, sin)[half].
+  void (*rope_halves)(bf16* x, const float* cos, const float* sin, int64_t half);
+  void (*silu_gate)(const bf16* gate, const bf16* up, int64_t n, bf16* y);  // bf(bf(silu(g)) * u)
+  void (*gelu)(bf16* x, int64_t n);  // in place, bf(x/2 * (1 + erf(x / sqrt(2))))
+  void (*add_bf16)(const bf16* x, int64_t n, bf16* y);  // y = bf(y + x)
 };
 
 // Levels that this build has and this machine can run, slowest first; [0] is always the oracle.

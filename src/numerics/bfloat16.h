@@ -23,6 +23,16 @@ inline bf16 to_bf16(float x) {
 // Double to BF16 in the two roundings of the exact arithmetic (model.md 4.11).
 inline bf16 to_bf16_twice(double x) { return to_bf16(static_cast<float>(x)); }
 
+// Double to BF16 in one rounding (vision.md 6, the attention output); for results in FP32's normal
+// range.
+inline bf16 to_bf16_once(double x) {
+  constexpr int kDropped = 52 - 7;  // fraction bits that BF16 does not have
+  uint64_t bits = std::bit_cast<uint64_t>(x);
+  bits += (uint64_t{1} << (kDropped - 1)) - 1 + ((bits >> kDropped) & 1u);
+  bits &= ~((uint64_t{1} << kDropped) - 1);
+  return to_bf16(static_cast<float>(std::bit_cast<double>(bits)));
+}
+
 inline float round_bf16(float x) { return to_float(to_bf16(x)); }
 
 }  // namespace cedra

@@ -55,6 +55,9 @@ CEDRA_INLINE void store_sums(const MatmulJob& job, const float* sums, int64_t t,
   for (int64_t i = 0; i < t_rows; ++i) {
     float row[kTileRows];
     for (int64_t r = 0; r < kTileRows; ++r) row[r] = sums[r * kTileRows + i];
+    if (job.bias != nullptr) {
+      for (int64_t r = 0; r < n_rows; ++r) row[r] += to_float(job.bias[n + r]);
+    }
     const int64_t at = (t + i) * job.y_stride + n;
     if (n_rows == kTileRows) {
       if (job.y_f32 != nullptr) {
@@ -274,7 +277,10 @@ CEDRA_INLINE void store_tile_rows(const MatmulJob& job, const float* sums, int64
                                   int64_t t_rows, int64_t n, int64_t n_rows) {
   // sums[t][16 of n]
   for (int64_t i = 0; i < t_rows; ++i) {
-    const F16 row = load(sums + i * kTileRows);
+    F16 row = load(sums + i * kTileRows);
+    if (job.bias != nullptr && n_rows > 0) {
+      row = row + load_part(job.bias + n, n_rows < kTileRows ? n_rows : kTileRows);
+    }
     const int64_t at = (t + i) * job.y_stride + n;
     if (n_rows >= kTileRows) {
       if (job.y_f32 != nullptr) {

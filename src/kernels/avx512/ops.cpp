@@ -33,6 +33,11 @@ const Ops& ops() {
       .round_rows = fast_round_rows,
       .router_scores = fast_router_scores,
       .engram_mix = fast_engram_mix,
+      .full_attend = scalar::full_attend,
+      .rope_halves = scalar::rope_halves,
+      .silu_gate = scalar::silu_gate,
+      .gelu = scalar::gelu,
+      .add_bf16 = scalar::add_bf16,
   };
   return kOps;
 }

@@ -26,6 +26,13 @@ constexpr int64_t kBlocksPerPass =
 CEDRA_INLINE void store_outputs(const MatmulJob& job, int64_t t, int64_t n, int64_t count,
                                 __m128 values) {
   const int64_t at = t * job.y_stride + n;
+  if (job.bias != nullptr) {
+    float bias[kTileN] = {};
+    for (int64_t i = 0; i < (count < kTileN ? count : kTileN); ++i) {
+      bias[i] = to_float(job.bias[n + i]);
+    }
+    values = _mm_add_ps(values, _mm_loadu_ps(bias));
+  }
   if (job.y_f32 != nullptr) {
     if (count >= kTileN) {
       _mm_storeu_ps(job.y_f32 + at, values);

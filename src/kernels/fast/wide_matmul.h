@@ -38,7 +38,8 @@ CEDRA_INLINE void wide_tile(const MatmulJob& job, int64_t t, int64_t n) {
     }
   }
   for (int r = 0; r < R; ++r) {
-    const float y = static_cast<float>(sums[r].sum());
+    const float bias = job.bias != nullptr ? to_float(job.bias[n + r]) : -0.0f;
+    const float y = static_cast<float>(sums[r].sum() + bias);
     if (job.y_f32 != nullptr) {
       job.y_f32[t * job.y_stride + n + r] = y;
     } else {

@@ -104,8 +104,10 @@ void multiply_tile(const MatmulJob& job, int64_t t_begin, int64_t n_begin, int64
   }
   for (int64_t t = 0; t < tile_t; ++t) {
     for (int64_t n = 0; n < tile_n; ++n) {
-      const float value =
-          job.rule == SumRule::kWhole ? static_cast<float>(whole[n][t]) : blocked[n][t];
+      // Without a bias a sum of -0 stays -0.
+      const float bias = job.bias != nullptr ? to_float(job.bias[n_begin + n]) : -0.0f;
+      const float value = job.rule == SumRule::kWhole ? static_cast<float>(whole[n][t] + bias)
+                                                      : blocked[n][t] + bias;
       store(job, t_begin + t, n_begin + n, value);
     }
   }

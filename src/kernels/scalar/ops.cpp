@@ -29,6 +29,11 @@ const Ops& ops() {
       .round_rows = round_rows,
       .router_scores = router_scores,
       .engram_mix = engram_mix,
+      .full_attend = full_attend,
+      .rope_halves = rope_halves,
+      .silu_gate = silu_gate,
+      .gelu = gelu,
+      .add_bf16 = add_bf16,
   };
   return kOps;
 }

@@ -42,6 +42,12 @@ void router_scores(float* logits, int64_t n, RouterScore kind, float gate_temp);
 float engram_mix(bf16* x, const bf16* key, const bf16* value, const bf16* q_weight,
                  const bf16* k_weight, int64_t dim, float eps);
 
+void full_attend(const FullAttendJob& job);
+void rope_halves(bf16* x, const float* cos, const float* sin, int64_t half);
+void silu_gate(const bf16* gate, const bf16* up, int64_t n, bf16* y);
+void gelu(bf16* x, int64_t n);
+void add_bf16(const bf16* x, int64_t n, bf16* y);
+
 // exp and the logistic function of an FP32 argument, rounded once to FP32 (model.md 4.11).
 float exp_fp32(float x);
 float sigmoid_fp32(float x);
