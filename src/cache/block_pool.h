@@ -1,4 +1,5 @@
-// A fixed pool of cache blocks with reference counts.
+// A fixed pool of cache blocks with reference counts: one per sequence that reads a block, and a
+// mark of its own for the prefix cache. A block is free when it has neither.
 //
 // Ownership: the engine thread alone takes and releases blocks; kernels only read and write the
 // bytes of blocks that a running sequence holds. The memory is taken once, at construction; nothing
@@ -29,10 +30,19 @@ class BlockPool {
 
   // A block with one reference, or -1 if none is free.
   BlockId take();
-  void retain(BlockId id) { ++references_[static_cast<size_t>(id)]; }
-  // Gives one reference back; true if it was the last, and the block is free again.
+  // One more reference to a block that is not free.
+  void retain(BlockId id) { used_ += references_[static_cast<size_t>(id)]++ == 0; }
+  // Gives one reference back; true if the block is free again: it was the last, and the prefix
+  // cache does not hold the block.
   bool release(BlockId id);
+  // References of sequences.
   int32_t references(BlockId id) const { return references_[static_cast<size_t>(id)]; }
+  // Blocks with a reference.
+  int64_t used_count() const { return used_; }
+
+  // The prefix cache takes hold of a block, or lets go of it.
+  void hold(BlockId id) { held_[static_cast<size_t>(id)] = true; }
+  void unhold(BlockId id);
 
   uint8_t* data(BlockId id) { return memory_ + id * layout_.block_bytes; }
   const uint8_t* data(BlockId id) const { return memory_ + id * layout_.block_bytes; }
@@ -43,6 +53,8 @@ class BlockPool {
   uint8_t* memory_ = nullptr;
   size_t mapped_bytes_ = 0;
   std::vector<int32_t> references_;
+  std::vector<bool> held_;
+  int64_t used_ = 0;
   std::vector<BlockId> free_;  // a stack: the block used last is taken first, it is still in cache
 };
 

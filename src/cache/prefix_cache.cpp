@@ -86,15 +86,22 @@ NodeId PrefixCache::publish(uint64_t seed, NodeId parent, std::span<const int32_
   node.hash = hash;
   node.parent = parent;
   node.block = block;
-  node.children = 0;
+  node.first_child = kNoNode;
+  node.next_sibling = kNoNode;
+  node.previous_sibling = kNoNode;
   node.window = -1;
   ++node.generation;
   std::ranges::copy(tokens, tokens_.begin() + static_cast<int64_t>(id) * block_tokens_);
   NodeId& bucket = buckets_[hash & (buckets_.size() - 1)];
   node.bucket_next = bucket;
   bucket = id;
-  if (parent != kNoNode) ++nodes_[static_cast<size_t>(parent)].children;
-  pool_.retain(block);
+  if (parent != kNoNode) {
+    NodeId& first = nodes_[static_cast<size_t>(parent)].first_child;
+    node.next_sibling = first;
+    if (first != kNoNode) nodes_[static_cast<size_t>(first)].previous_sibling = id;
+    first = id;
+  }
+  pool_.hold(block);
   link_newest(id);
   ++cached_;
   return id;
@@ -120,27 +127,50 @@ void PrefixCache::unlink(NodeId id) {
 
 void PrefixCache::evict(NodeId id) {
   Node& node = nodes_[static_cast<size_t>(id)];
-  assert(node.children == 0 && pool_.references(node.block) == 1);
+  assert(node.first_child == kNoNode);
   drop_window(id);
   unlink(id);
   NodeId* link = &buckets_[node.hash & (buckets_.size() - 1)];
   while (*link != id) link = &nodes_[static_cast<size_t>(*link)].bucket_next;
   *link = node.bucket_next;
-  if (node.parent != kNoNode) --nodes_[static_cast<size_t>(node.parent)].children;
-  pool_.release(node.block);
+  if (node.next_sibling != kNoNode) {
+    nodes_[static_cast<size_t>(node.next_sibling)].previous_sibling = node.previous_sibling;
+  }
+  if (node.previous_sibling != kNoNode) {
+    nodes_[static_cast<size_t>(node.previous_sibling)].next_sibling = node.next_sibling;
+  } else if (node.parent != kNoNode) {
+    nodes_[static_cast<size_t>(node.parent)].first_child = node.next_sibling;
+  }
+  pool_.unhold(node.block);
   node.block = -1;
   ++node.generation;
   free_nodes_.push_back(id);
   --cached_;
 }
 
+// Leaves first, without recursion: chains are long.
+void PrefixCache::evict_tree(NodeId root) {
+  for (NodeId id = root;;) {
+    const Node& node = nodes_[static_cast<size_t>(id)];
+    if (node.first_child != kNoNode) {
+      id = node.first_child;
+      continue;
+    }
+    const NodeId parent = node.parent;
+    evict(id);
+    if (id == root) return;
+    id = parent;
+  }
+}
+
 bool PrefixCache::make_room(int64_t blocks) {
+  const auto unused = [&](const Node& node) { return pool_.references(node.block) == 0; };
   // Evicting a leaf can free its parent, which may lie behind in the order: start over then.
   NodeId id = oldest_;
   while (pool_.free_count() < blocks && id != kNoNode) {
     const Node& node = nodes_[static_cast<size_t>(id)];
     const NodeId newer = node.newer;
-    if (node.children == 0 && pool_.references(node.block) == 1) {
+    if (node.first_child == kNoNode && unused(node)) {
       const bool has_parent = node.parent != kNoNode;
       evict(id);
       id = has_parent ? oldest_ : newer;
@@ -148,15 +178,12 @@ bool PrefixCache::make_room(int64_t blocks) {
       id = newer;
     }
   }
-  return pool_.free_count() >= blocks;
-}
-
-int64_t PrefixCache::evictable() const {
-  int64_t count = 0;
-  for (NodeId id = oldest_; id != kNoNode; id = nodes_[static_cast<size_t>(id)].newer) {
-    count += pool_.references(nodes_[static_cast<size_t>(id)].block) == 1;
+  while (pool_.free_count() < blocks && evictable() > 0) {
+    id = oldest_;
+    while (!unused(nodes_[static_cast<size_t>(id)])) id = nodes_[static_cast<size_t>(id)].newer;
+    evict_tree(id);
   }
-  return count;
+  return pool_.free_count() >= blocks;
 }
 
 void PrefixCache::clear() { make_room(pool_.size()); }
@@ -168,14 +195,17 @@ int64_t PrefixCache::deepest_window(std::span<const NodeId> chain) const {
   return -1;
 }
 
-uint8_t* PrefixCache::store_window(NodeId id) {
+uint8_t* PrefixCache::store_window(NodeId id, bool replace) {
   if (windows_.empty() || id == kNoNode) return nullptr;
   Node& node = nodes_[static_cast<size_t>(id)];
   if (node.window < 0) {
     const auto slot = std::ranges::min_element(windows_, {}, [](const Window& window) {
       return window.node == kNoNode ? uint64_t{0} : window.used;
     });
-    if (slot->node != kNoNode) drop_window(slot->node);
+    if (slot->node != kNoNode) {
+      if (!replace) return nullptr;
+      drop_window(slot->node);
+    }
     slot->node = id;
     node.window = static_cast<int32_t>(slot - windows_.begin());
   }
@@ -186,6 +216,12 @@ uint8_t* PrefixCache::store_window(NodeId id) {
 const uint8_t* PrefixCache::window(NodeId id) const {
   const int32_t index = nodes_[static_cast<size_t>(id)].window;
   return index < 0 ? nullptr : window_memory_.get() + index * window_bytes_;
+}
+
+const uint8_t* PrefixCache::use_window(NodeId id) {
+  const int32_t index = nodes_[static_cast<size_t>(id)].window;
+  if (index >= 0) windows_[static_cast<size_t>(index)].used = ++clock_;
+  return window(id);
 }
 
 void PrefixCache::drop_window(NodeId id) {

@@ -1,8 +1,8 @@
 // Which blocks hold which tokens: a tree of full, immutable blocks, found by chained hashes and
 // confirmed by their token ids (spec kv_cache.md 5).
 //
-// A cached block carries one reference of its own in the pool; running sequences add theirs. Blocks
-// that only the cache holds are evicted least recently used first, leaves before their parents.
+// The cache holds its blocks in the pool; running sequences add references. Blocks that only the
+// cache holds are evicted least recently used first, leaves before their parents.
 // Engine thread only. All memory is taken at construction.
 #pragma once
 
@@ -36,7 +36,7 @@ class PrefixCache {
   void touch(std::span<const NodeId> chain);
 
   // Adds a full block that a sequence just finished as the child of `parent` (kNoNode at the
-  // front). Takes a reference of its own. Returns the node that now stands for these tokens: an
+  // front) and holds it. Returns the node that now stands for these tokens: an
   // older block with the same content stays, and the caller's remains private.
   NodeId publish(uint64_t seed, NodeId parent, std::span<const int32_t> tokens, BlockId block);
 
@@ -49,10 +49,13 @@ class PrefixCache {
            nodes_[static_cast<size_t>(node)].generation == generation;
   }
 
-  // Evicts until the pool has `blocks` free, or nothing evictable is left. `keep` is never evicted.
+  // Evicts until the pool has `blocks` free, or only blocks in use are left. A block that only the
+  // cache holds can lie above blocks in use (a sequence that computed the same tokens at the same
+  // time as another keeps its own copy): when leaves are not enough, such a block goes too, and
+  // what lies below it leaves the tree, though not the sequences.
   bool make_room(int64_t blocks);
   // Blocks that only the cache holds, in use by no sequence.
-  int64_t evictable() const;
+  int64_t evictable() const { return pool_.size() - pool_.free_count() - pool_.used_count(); }
   int64_t cached_blocks() const { return cached_; }
   // Drops everything that no sequence uses.
   void clear();
@@ -61,10 +64,13 @@ class PrefixCache {
 
   // Deepest node of the chain with a window state, as an index into it, or -1.
   int64_t deepest_window(std::span<const NodeId> chain) const;
-  // Memory for the windows at the end of `node`'s block ([L, W, record], slot p mod W), replacing
-  // the least recently used record if need be; nullptr if none are kept.
-  uint8_t* store_window(NodeId node);
+  // Memory for the windows at the end of `node`'s block ([L, W, record], slot p mod W). If none is
+  // free, `replace` says whether the least recently used record may go; nullptr otherwise, or if
+  // none are kept.
+  uint8_t* store_window(NodeId node, bool replace = true);
   const uint8_t* window(NodeId node) const;
+  // The same, and the record counts as used now.
+  const uint8_t* use_window(NodeId node);
   void drop_window(NodeId node);
   int64_t window_bytes() const { return window_bytes_; }
 
@@ -74,7 +80,9 @@ class PrefixCache {
     NodeId parent = kNoNode;
     BlockId block = -1;  // -1: unused
     uint32_t generation = 0;
-    int32_t children = 0;
+    NodeId first_child = kNoNode;
+    NodeId next_sibling = kNoNode;
+    NodeId previous_sibling = kNoNode;
     NodeId bucket_next = kNoNode;
     NodeId newer = kNoNode;  // use order, a doubly linked list
     NodeId older = kNoNode;
@@ -90,7 +98,8 @@ class PrefixCache {
   std::span<const int32_t> node_tokens(NodeId node) const;
   void unlink(NodeId node);
   void link_newest(NodeId node);
-  void evict(NodeId node);
+  void evict(NodeId leaf);
+  void evict_tree(NodeId root);
 
   BlockPool& pool_;
   int64_t block_tokens_;

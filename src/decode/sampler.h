@@ -47,6 +47,8 @@ class SequenceSampling {
   std::span<const uint32_t> counts() const { return counts_; }
 
   static constexpr uint32_t kInPrompt = 1u << 31;
+  // Memory per vocabulary entry, where a penalty is on.
+  static constexpr int64_t kBytesPerToken = sizeof(uint32_t);
 
  private:
   SamplerParams params_;
@@ -77,6 +79,8 @@ class Sampler {
                    std::span<TokenLogprob> top);
 
   int64_t vocab_size() const { return vocab_size_; }
+  // Memory of the workspace per vocabulary entry: logit, weight, candidate.
+  static constexpr int64_t kBytesPerToken = 4 + 8 + 8;
 
  private:
   struct Candidate {

@@ -84,6 +84,7 @@ struct Request {
   SamplingParams sampling;
   int priority = 0;        // lower runs first
   std::string cache_salt;  // prefix-cache hits only within one salt
+  // Past it the request ends as kCancelled, wherever it is.
   std::optional<std::chrono::steady_clock::time_point> deadline;
 };
 
@@ -101,13 +102,15 @@ struct Info {
 struct Stats {
   int64_t running = 0;
   int64_t waiting = 0;
-  int64_t prompt_tokens = 0;  // totals since start
+  int64_t prompt_tokens = 0;  // totals since start; computed or served from the prefix cache
   int64_t generated_tokens = 0;
-  int64_t cached_prompt_tokens = 0;
+  int64_t prefix_queries = 0;        // prompt tokens that were looked up in the prefix cache
+  int64_t cached_prompt_tokens = 0;  // and those that were found
   int64_t finished = 0;
   int64_t cancelled = 0;
   int64_t steps = 0;
-  int64_t cache_blocks_used = 0;
+  int64_t cache_blocks_used = 0;    // by running requests
+  int64_t cache_blocks_cached = 0;  // held for later requests, some of them also used
   int64_t cache_blocks_total = 0;
 };
 
@@ -117,7 +120,7 @@ class Engine {
   virtual ~Engine() = default;
   virtual const Info& info() const = 0;
   // Checks and queues. Errors: kInvalid (names the parameter), kTooLarge (prompt over the context),
-  // kExhausted (queue full), kUnavailable (draining).
+  // kExhausted (queue full, by requests or by their prompts' tokens), kUnavailable (draining).
   virtual Result<RequestId> submit(Request request, std::shared_ptr<Sink> sink) = 0;
   // The request stops within one chunk; its sink gets kCancelled. Unknown ids are ignored.
   virtual void cancel(RequestId id) = 0;

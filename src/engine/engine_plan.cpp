@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "cache/prefix_cache.h"
+#include "decode/sampler.h"
 #include "parallel/topology.h"
 
 namespace cedra::engine {
@@ -15,6 +17,16 @@ constexpr double kBudgetShare = 0.8;
 // Weights are file pages: a machine that cannot hold them all still runs, from disk. The engine
 // then plans with at least this share of memory.
 constexpr double kLeastShare = 0.1;
+// Prompts that wait: so many full contexts, or so many tokens if contexts are short.
+constexpr int64_t kQueuedContexts = 4;
+constexpr int64_t kLeastQueueTokens = 1 << 18;
+// What a member's stack comes to hold; the AMX kernels unpack weights there.
+constexpr int64_t kStackBytes = 1 << 20;
+// Per block: its node, buckets and free lists of the prefix tree and the pool.
+constexpr int64_t kNodeBytes = 96;
+// Per block that a running request may fill: its place in the request's chain.
+constexpr int64_t kChainBytes =
+    sizeof(cache::NodeId) + sizeof(uint32_t) + sizeof(model::WindowCapture);
 
 int64_t default_budget(int64_t available, int64_t mapped) {
   const double left = static_cast<double>(available - std::min(available, mapped));
@@ -53,7 +65,8 @@ Result<> check_options(const Config& config, const Options& options) {
 
 }  // namespace
 
-Result<EnginePlan> make_plan(const Config& config, const Options& options, int64_t mapped_bytes) {
+Result<EnginePlan> make_plan(const Config& config, const Options& options, int64_t mapped_bytes,
+                             int64_t resident) {
   CEDRA_TRY(check_options(config, options));
   const TextConfig& text = config.text;
   EnginePlan plan;
@@ -76,10 +89,15 @@ Result<EnginePlan> make_plan(const Config& config, const Options& options, int64
 
   const int64_t window_bytes =
       plan.layout.layers * plan.layout.window * plan.layout.window_record_bytes();
+  const int64_t per_context = plan.layout.blocks_for(plan.context_length);
   const int64_t slots =
-      options.max_num_seqs * cache::Sequence::slot_bytes(plan.layout, plan.sequence);
-  // Per block: the bytes, its token ids, its node and bucket of the prefix tree.
-  constexpr int64_t kNodeBytes = 96;
+      options.max_num_seqs *
+      (cache::Sequence::slot_bytes(plan.layout, plan.sequence) + per_context * kChainBytes);
+  plan.queue_tokens = std::max(kQueuedContexts * plan.context_length, kLeastQueueTokens);
+  // The sampler's workspace, and the counts of every request that uses penalties.
+  const int64_t sampling =
+      text.vocab_size * (decode::Sampler::kBytesPerToken +
+                         options.max_num_seqs * decode::SequenceSampling::kBytesPerToken);
   const int64_t block_bytes =
       plan.layout.block_bytes + kNodeBytes + plan.layout.block_tokens * int64_t{sizeof(int32_t)};
   plan::MemoryPlan& memory = plan.memory;
@@ -88,11 +106,15 @@ Result<EnginePlan> make_plan(const Config& config, const Options& options, int64
                                             : default_budget(memory.available, mapped_bytes);
   memory.parts = {
       {"weights", mapped_bytes, true, ""},
+      {"program and tokenizer", resident, false, ""},
       {"workspaces", model::Forward::workspace_bytes(text, plan.forward, plan.threads), false,
        fmt::format("{} rows, {} threads", plan.forward.max_rows, plan.threads)},
       {"windows and request state", slots, false, fmt::format("{} requests", options.max_num_seqs)},
-      {"tokens of requests", options.max_num_seqs * plan.context_length * int64_t{sizeof(int32_t)},
-       false, ""},
+      {"tokens of requests",
+       (options.max_num_seqs * plan.context_length + plan.queue_tokens) * int64_t{sizeof(int32_t)},
+       false, fmt::format("{} of them waiting", plan.queue_tokens)},
+      {"sampling", sampling, false, ""},
+      {"stacks", plan.threads * kStackBytes, false, ""},
   };
   if (plan.window_records > 0) {
     memory.parts.push_back(
@@ -100,7 +122,6 @@ Result<EnginePlan> make_plan(const Config& config, const Options& options, int64
          fmt::format("{} of {}", plan.window_records, plan::format_bytes(window_bytes))});
   }
 
-  const int64_t per_context = plan.layout.blocks_for(plan.context_length);
   const int64_t room = (memory.budget - memory.taken()) / block_bytes;
   if (room < per_context) {
     const int64_t missing = memory.taken() + per_context * block_bytes - memory.budget;

@@ -16,12 +16,14 @@ struct EnginePlan {
   int64_t blocks = 0;
   int64_t window_records = 0;
   int64_t context_length = 0;
+  int64_t queue_tokens = 0;  // of prompts that wait, all together
   bool bounded = false;
   int threads = 1;
 };
 
-// kInvalid for options that contradict the config, kExhausted if the budget cannot hold one full
-// context.
-Result<EnginePlan> make_plan(const Config& config, const Options& options, int64_t mapped_bytes);
+// `resident`: bytes that the process has taken already (program, tokenizer). kInvalid for options
+// that contradict the config, kExhausted if the budget cannot hold one full context.
+Result<EnginePlan> make_plan(const Config& config, const Options& options, int64_t mapped_bytes,
+                             int64_t resident = 0);
 
 }  // namespace cedra::engine

@@ -87,7 +87,8 @@ Result<Loaded> load(const std::filesystem::path& folder, const Options& options,
   }
   report("tokenizer", 1, 1);
 
-  CEDRA_ASSIGN(EnginePlan plan, make_plan(checkpoint.config(), options, weight_bytes(checkpoint)));
+  CEDRA_ASSIGN(EnginePlan plan, make_plan(checkpoint.config(), options, weight_bytes(checkpoint),
+                                          plan::resident_bytes()));
   loaded.plan = plan.memory;
   loaded.warnings = checkpoint.warnings();
   if (plan.memory.taken() + plan.memory.mapped() > plan.memory.available) {
@@ -109,8 +110,12 @@ Result<Loaded> load(const std::filesystem::path& folder, const Options& options,
   CEDRA_ASSIGN(std::unique_ptr<model::Model> model,
                model::Model::create(std::move(checkpoint), std::move(map.map), map.size));
   loaded.bytes_per_token = model->bytes_per_token();
+  std::vector<int32_t> end_ids;
+  for (const int64_t id : loaded.generation.eos_token_ids) {
+    end_ids.push_back(static_cast<int32_t>(id));
+  }
   CEDRA_ASSIGN(loaded.engine, LocalEngine::create(std::move(model), *ops, options, std::move(plan),
-                                                  std::move(forbidden)));
+                                                  std::move(end_ids), std::move(forbidden)));
   return loaded;
 }
 

@@ -39,7 +39,8 @@ struct Options {
   PrefillMode prefill_mode = PrefillMode::kBounded;
   bool enable_prefix_caching = true;
   int64_t window_records = 16;   // stored windows for exact prefix hits
-  int64_t window_interval = 16;  // blocks between two of them inside a prompt
+  int64_t window_interval = 16;  // blocks between two of them inside a prompt, as long as some
+                                 // are unused
   int64_t memory_budget = 0;     // bytes beside the mapped weights; 0 = from the machine
   bool follow_symlinks = false;
   bool language_model_only = false;
@@ -65,7 +66,8 @@ struct Loaded {
 Result<Loaded> load(const std::filesystem::path& folder, const Options& options,
                     const Progress& progress = {});
 
-// What load() would take, from config.json alone (`mapped_bytes` of weights as given).
+// What load() would take, from config.json alone (`mapped_bytes` of weights as given), without the
+// program and the tokenizer.
 Result<plan::MemoryPlan> plan_memory(const Config& config, const Options& options,
                                      int64_t mapped_bytes);
 

@@ -13,9 +13,10 @@ using Clock = std::chrono::steady_clock;
 Result<std::unique_ptr<LocalEngine>> LocalEngine::create(std::unique_ptr<model::Model> model,
                                                          const kernels::Ops& ops,
                                                          const Options& options, EnginePlan plan,
+                                                         std::vector<int32_t> end_ids,
                                                          std::vector<int32_t> forbidden) {
-  std::unique_ptr<LocalEngine> engine(
-      new LocalEngine(std::move(model), options, std::move(plan), std::move(forbidden)));
+  std::unique_ptr<LocalEngine> engine(new LocalEngine(std::move(model), options, std::move(plan),
+                                                      std::move(end_ids), std::move(forbidden)));
   engine->info_.isa = std::string(ops.name);
   engine->team_ = std::make_unique<Team>(TeamOptions{.threads = engine->plan_.threads});
   engine->info_.threads = engine->team_->size();
@@ -36,12 +37,14 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::create(std::unique_ptr<model::
 }
 
 LocalEngine::LocalEngine(std::unique_ptr<model::Model> model, const Options& options,
-                         EnginePlan plan, std::vector<int32_t> forbidden)
+                         EnginePlan plan, std::vector<int32_t> end_ids,
+                         std::vector<int32_t> forbidden)
     : options_(options),
       plan_(std::move(plan)),
       model_(std::move(model)),
       sampler_(model_->text().vocab_size, forbidden),
       fingerprint_(model_->checkpoint().folder().string()),
+      end_ids_(std::move(end_ids)),
       slots_(static_cast<size_t>(options.max_num_seqs)) {
   info_.context_length = plan_.context_length;
   info_.vocab_size = model_->text().vocab_size;
@@ -54,6 +57,11 @@ LocalEngine::LocalEngine(std::unique_ptr<model::Model> model, const Options& opt
   segments_.reserve(seqs);
   ran_.reserve(seqs);
   ran_rows_.reserve(seqs);
+  const size_t open = seqs + static_cast<size_t>(options.max_queue);
+  inbox_.reserve(open);
+  arrived_.reserve(open);
+  cancel_inbox_.reserve(open);
+  cancelled_.reserve(open);
   totals_.cache_blocks_total = plan_.blocks;
 }
 
@@ -79,6 +87,7 @@ Result<RequestId> LocalEngine::submit(Request request, std::shared_ptr<Sink> sin
   }
   job->seed = request.sampling.seed.has_value() ? *request.sampling.seed : std::random_device{}();
   job->chain_seed = cache::PrefixCache::chain_seed(fingerprint_, request.cache_salt);
+  job->prompt_size = static_cast<int64_t>(request.prompt.size());
   job->request = std::move(request);
   job->sink = std::move(sink);
 
@@ -89,10 +98,15 @@ Result<RequestId> LocalEngine::submit(Request request, std::shared_ptr<Sink> sin
     return err(Code::kExhausted, "all {} slots are in use and {} requests wait already; try later",
                info_.max_num_seqs, waiting_);
   }
+  if (waiting_ > 0 && waiting_tokens_ + job->prompt_size > plan_.queue_tokens) {
+    return err(Code::kExhausted, "{} prompt tokens wait already, {} is the most; try later",
+               waiting_tokens_, plan_.queue_tokens);
+  }
   job->id = next_id_++;
   const RequestId id = job->id;
   ++open_;
   ++waiting_;
+  waiting_tokens_ += job->prompt_size;
   inbox_.push_back(std::move(job));
   changed_.notify_all();
   return id;
@@ -209,9 +223,11 @@ void LocalEngine::admit() {
     const auto place = std::upper_bound(
         running_.begin(), running_.end(), job,
         [](const auto& a, const auto& b) { return a->request.priority < b->request.priority; });
+    const int64_t tokens = job->prompt_size;
     running_.insert(place, std::move(job));
     const std::lock_guard lock(mutex_);
     --waiting_;
+    waiting_tokens_ -= tokens;
   }
 }
 
@@ -229,8 +245,9 @@ bool LocalEngine::start(Job& job) {
   job.tokens = &slot->tokens;
   job.tokens->assign(job.request.prompt.begin(), job.request.prompt.end());
   job.sampling = std::make_unique<decode::SequenceSampling>(
-      sampler_params(job.request.sampling, info_.eos_token_id, job.seed), job.request.prompt,
+      sampler_params(job.request.sampling, end_ids_, job.seed), job.request.prompt,
       info_.vocab_size);
+  job.request.prompt = {};
   // Log probabilities of the prompt need every row through every layer.
   const bool all_rows = job.request.sampling.prompt_logprobs >= 0;
   job.bounded = plan_.bounded && !all_rows;
@@ -249,8 +266,10 @@ void LocalEngine::adopt_prefix(Job& job) {
   const int64_t size = plan_.layout.block_tokens;
   prefix_->match(job.chain_seed, *job.tokens, job.chain);
   // At least one row has to be computed.
-  const int64_t most = (job.prompt_size() - 1) / size;
+  const int64_t most = (job.prompt_size - 1) / size;
   if (static_cast<int64_t>(job.chain.size()) > most) job.chain.resize(static_cast<size_t>(most));
+
+  totals_.prefix_queries += job.prompt_size;
 
   cache::Sequence& sequence = *job.sequence;
   if (!plan_.bounded) {
@@ -268,6 +287,8 @@ void LocalEngine::adopt_prefix(Job& job) {
   }
   prefix_->touch(job.chain);
   job.cached_tokens = hit;
+  totals_.prompt_tokens += hit;
+  totals_.cached_prompt_tokens += hit;
   if (plan_.bounded) {
     const int64_t begin = hit - plan_.layout.window;
     sequence.length = begin;
@@ -275,7 +296,7 @@ void LocalEngine::adopt_prefix(Job& job) {
     sequence.decoder_window_start = begin;
     job.replay_until = hit;
   } else {
-    sequence.restore_windows(prefix_->window(job.chain.back()));
+    sequence.restore_windows(prefix_->use_window(job.chain.back()));
     sequence.length = hit;
   }
   if (const model::EngramHasher* hasher = model_->hasher()) {
@@ -291,7 +312,7 @@ void LocalEngine::step() {
   runnable_.clear();
   for (const auto& job : running_) {
     runnable_.push_back(
-        {.decoding = job->decoding(), .remaining = job->prompt_size() - job->sequence->length});
+        {.decoding = job->decoding(), .remaining = job->prompt_size - job->sequence->length});
   }
   schedule(runnable_, options_.max_num_batched_tokens, turn_++);
 
@@ -339,12 +360,12 @@ void LocalEngine::prepare(Job& job, int64_t rows) {
   segment.sequence = &sequence;
   segment.tokens =
       std::span(*job.tokens).subspan(static_cast<size_t>(begin), static_cast<size_t>(rows));
-  const bool prompt_done = end >= job.prompt_size();
+  const bool prompt_done = end >= job.prompt_size;
   segment.want = prompt_done ? model::Want::kLast : model::Want::kNone;
-  if (job.request.sampling.prompt_logprobs >= 0 && begin < job.prompt_size()) {
+  if (job.request.sampling.prompt_logprobs >= 0 && begin < job.prompt_size) {
     segment.want = model::Want::kAll;
   }
-  segment.bounded = job.bounded && begin < job.prompt_size();
+  segment.bounded = job.bounded && begin < job.prompt_size;
   segment.more_follows = !prompt_done;
   segment.replay_until = job.replay_until;
   segments_.push_back(segment);
@@ -372,16 +393,18 @@ void LocalEngine::publish_blocks(Job& job, int64_t end) {
 
     const int64_t border = (i + 1) * size;
     if (plan_.window_records == 0 || border <= job.sequence->length) continue;
-    // Windows are kept at the prompt's last border, now and then inside it, and at the newest
-    // border of the answer.
-    const int64_t last_of_prompt = (job.prompt_size() - 1) / size * size;
-    const bool wanted = border == last_of_prompt || border > job.prompt_size() - 1 ||
-                        (i + 1) % options_.window_interval == 0;
-    if (!wanted || prefix_->window(node) != nullptr) continue;
-    if (border > job.prompt_size() - 1 && i >= 1 && border - size > last_of_prompt) {
+    // Windows are kept at the prompt's last border and at the newest border of the answer, and,
+    // while there are free records, now and then inside the prompt: one long prompt must not push
+    // out what other conversations will continue from.
+    const int64_t last_of_prompt = (job.prompt_size - 1) / size * size;
+    const bool answer = border > job.prompt_size - 1;
+    const bool newest = border == last_of_prompt || answer;
+    if (!newest && (i + 1) % options_.window_interval != 0) continue;
+    if (prefix_->window(node) != nullptr) continue;
+    if (answer && i >= 1 && border - size > last_of_prompt) {
       prefix_->drop_window(job.chain[static_cast<size_t>(i - 1)]);
     }
-    if (uint8_t* out = prefix_->store_window(node)) job.captures.push_back({border, out});
+    if (uint8_t* out = prefix_->store_window(node, newest)) job.captures.push_back({border, out});
   }
   prefix_->touch(std::span(job.chain).last(job.chain.empty() ? 0 : 1));
 }
@@ -404,22 +427,24 @@ void LocalEngine::after_step(std::span<Job* const> ran, std::span<const int64_t>
     Job& job = *ran[i];
     const model::Segment& segment = segments_[i];
     const int64_t end = job.sequence->length;
-    const bool was_prompt = end - rows[i] < job.prompt_size();
+    const bool was_prompt = end - rows[i] < job.prompt_size;
     if (was_prompt) {
       totals_.prompt_tokens +=
           std::max<int64_t>(0, end - std::max(end - rows[i], job.replay_until));
-      job.sink->on_prefill(std::min(end, job.prompt_size()), job.prompt_size());
+      // While a window is replayed, what was found counts as done.
+      job.sink->on_prefill(std::max(end, job.replay_until), job.prompt_size);
     }
     if (segment.want == model::Want::kAll) {
       const int top = job.request.sampling.prompt_logprobs;
       for (int64_t r = 0; r < rows[i]; ++r, ++row) {
         // Row of position p predicts the token at p + 1.
         const int64_t next = end - rows[i] + r + 1;
-        if (next < job.prompt_size()) {
+        if (next < job.prompt_size) {
           job.prompt_tokens.push_back(
-              make_token(job.request.prompt[static_cast<size_t>(next)], logits_of(row), top));
+              make_token((*job.tokens)[static_cast<size_t>(next)], logits_of(row), top));
         } else {
           job.sink->on_prompt_logprobs(job.prompt_tokens);
+          job.prompt_tokens = {};
           take_token(job, logits_of(row));
         }
       }
@@ -451,7 +476,7 @@ void LocalEngine::take_token(Job& job, const float* logits) {
     return;
   }
   const int32_t id = *sampled;
-  const bool is_end = (id == info_.eos_token_id && !sampling.ignore_eos) ||
+  const bool is_end = (!sampling.ignore_eos && std::ranges::count(end_ids_, id) > 0) ||
                       std::ranges::count(sampling.stop_token_ids, id) > 0;
   ++totals_.generated_tokens;
   ++job.generated;
@@ -476,9 +501,8 @@ void LocalEngine::finish(Job& job, FinishReason reason, std::optional<int32_t> s
   Finish result;
   result.reason = reason;
   result.stop_token = stop_token;
-  result.usage = {job.prompt_size(), job.cached_tokens, job.generated};
+  result.usage = {job.prompt_size, job.cached_tokens, job.generated};
   result.error = std::move(error);
-  totals_.cached_prompt_tokens += job.cached_tokens;
   ++(reason == FinishReason::kCancelled ? totals_.cancelled : totals_.finished);
   const bool was_running = job.sequence != nullptr;
   release(job);
@@ -487,7 +511,10 @@ void LocalEngine::finish(Job& job, FinishReason reason, std::optional<int32_t> s
   job.sink.reset();
   const std::lock_guard lock(mutex_);
   --open_;
-  if (!was_running) --waiting_;
+  if (!was_running) {
+    --waiting_;
+    waiting_tokens_ -= job.prompt_size;
+  }
   changed_.notify_all();
 }
 
@@ -502,7 +529,8 @@ void LocalEngine::release(Job& job) {
 
 void LocalEngine::publish_stats() {
   totals_.running = std::ranges::count(slots_, true, &Slot::busy);
-  totals_.cache_blocks_used = pool_->size() - pool_->free_count();
+  totals_.cache_blocks_used = pool_->used_count();
+  totals_.cache_blocks_cached = prefix_->cached_blocks();
   const std::lock_guard lock(mutex_);
   published_ = totals_;
 }

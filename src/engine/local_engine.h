@@ -26,10 +26,12 @@ namespace cedra::engine {
 
 class LocalEngine final : public Engine {
  public:
-  // `forbidden`: ids that are never produced. Takes all memory of the plan.
+  // `end_ids`: any of them ends an answer. `forbidden`: ids that are never produced. Takes all
+  // memory of the plan.
   static Result<std::unique_ptr<LocalEngine>> create(std::unique_ptr<model::Model> model,
                                                      const kernels::Ops& ops,
                                                      const Options& options, EnginePlan plan,
+                                                     std::vector<int32_t> end_ids,
                                                      std::vector<int32_t> forbidden);
   ~LocalEngine() override;
 
@@ -44,7 +46,8 @@ class LocalEngine final : public Engine {
   // (sequence->length < prompt size) or decoding with exactly one token not yet committed.
   struct Job {
     RequestId id = 0;
-    Request request;
+    Request request;  // the prompt moves to the slot's memory at the start
+    int64_t prompt_size = 0;
     std::shared_ptr<Sink> sink;
     uint64_t seed = 0;
     int64_t blocks_reserved = 0;
@@ -64,8 +67,7 @@ class LocalEngine final : public Engine {
     std::vector<model::WindowCapture> captures;
     std::vector<Token> prompt_tokens;  // prompt log probabilities so far
 
-    int64_t prompt_size() const { return static_cast<int64_t>(request.prompt.size()); }
-    bool decoding() const { return sequence->length >= prompt_size(); }
+    bool decoding() const { return sequence->length >= prompt_size; }
   };
   struct Slot {
     std::unique_ptr<cache::Sequence> sequence;
@@ -74,7 +76,7 @@ class LocalEngine final : public Engine {
   };
 
   LocalEngine(std::unique_ptr<model::Model> model, const Options& options, EnginePlan plan,
-              std::vector<int32_t> forbidden);
+              std::vector<int32_t> end_ids, std::vector<int32_t> forbidden);
 
   void loop();
   bool wait_for_work();  // false: time to leave
@@ -104,6 +106,7 @@ class LocalEngine final : public Engine {
   std::unique_ptr<model::Forward> forward_;
   decode::Sampler sampler_;
   std::string fingerprint_;
+  std::vector<int32_t> end_ids_;
 
   // Engine thread only.
   std::vector<Slot> slots_;
@@ -125,8 +128,9 @@ class LocalEngine final : public Engine {
   std::vector<std::unique_ptr<Job>> inbox_;
   std::vector<RequestId> cancel_inbox_;
   RequestId next_id_ = 1;
-  int64_t open_ = 0;     // accepted and not finished
-  int64_t waiting_ = 0;  // accepted and not in a slot
+  int64_t open_ = 0;            // accepted and not finished
+  int64_t waiting_ = 0;         // accepted and not in a slot
+  int64_t waiting_tokens_ = 0;  // of their prompts
   bool draining_ = false;
   bool cancel_all_ = false;
   bool quit_ = false;

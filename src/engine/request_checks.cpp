@@ -68,7 +68,7 @@ Result<> check_request(const Request& request, const Info& info) {
   return {};
 }
 
-decode::SamplerParams sampler_params(const SamplingParams& params, int32_t eos_token_id,
+decode::SamplerParams sampler_params(const SamplingParams& params, std::span<const int32_t> end_ids,
                                      uint64_t seed) {
   decode::SamplerParams out;
   out.temperature = params.temperature;
@@ -81,7 +81,7 @@ decode::SamplerParams sampler_params(const SamplingParams& params, int32_t eos_t
   out.seed = params.seed.value_or(seed);
   out.logit_bias = params.logit_bias;
   out.end_ids = params.stop_token_ids;
-  if (!params.ignore_eos) out.end_ids.push_back(eos_token_id);
+  if (!params.ignore_eos) out.end_ids.insert(out.end_ids.end(), end_ids.begin(), end_ids.end());
   out.min_tokens = params.min_tokens;
   return out;
 }

@@ -2,6 +2,8 @@
 // sampling wishes for decode/.
 #pragma once
 
+#include <span>
+
 #include "base/result.h"
 #include "decode/sampler.h"
 #include "engine/engine.h"
@@ -12,8 +14,8 @@ namespace cedra::engine {
 // do not fit the context).
 Result<> check_request(const Request& request, const Info& info);
 
-// `seed` is used where the request has none.
-decode::SamplerParams sampler_params(const SamplingParams& params, int32_t eos_token_id,
+// `end_ids`: the model's end of an answer. `seed` is used where the request has none.
+decode::SamplerParams sampler_params(const SamplingParams& params, std::span<const int32_t> end_ids,
                                      uint64_t seed);
 
 }  // namespace cedra::engine

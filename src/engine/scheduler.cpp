@@ -26,16 +26,39 @@ void schedule(std::span<Runnable> jobs, int64_t budget, uint64_t turn) {
 
   int64_t left = budget;
   for_decode = std::min(for_decode, decoding);
+  // Counts the steps in which answers get rows, so that the rotation below visits all of them.
+  const uint64_t decode_turn = budget > 1 || prompts == 0 ? turn : turn / 2;
   for (int64_t i = 0, taken = 0, seen = 0; taken < for_decode; ++i) {
     Runnable& job = jobs[static_cast<size_t>(i) % jobs.size()];
     if (!job.decoding || job.take > 0) continue;
     // Start at another job each turn when not all of them fit.
-    if (for_decode < decoding && seen++ < static_cast<int64_t>(turn % decoding)) continue;
+    if (for_decode < decoding &&
+        seen < static_cast<int64_t>(decode_turn % static_cast<uint64_t>(decoding))) {
+      ++seen;
+      continue;
+    }
     job.take = 1;
     ++taken;
     --left;
   }
 
+  // More prompts than rows: one row each, starting at another prompt each turn.
+  if (left < prompts) {
+    const uint64_t prompt_turn = budget > 1 || decoding == 0 ? turn : turn / 2;
+    const int64_t first = static_cast<int64_t>(prompt_turn % static_cast<uint64_t>(prompts));
+    for (const bool wrapped : {false, true}) {
+      int64_t at = 0;
+      for (Runnable& job : jobs) {
+        if (job.decoding) continue;
+        if (left > 0 && (at >= first) != wrapped) {
+          job.take = 1;
+          --left;
+        }
+        ++at;
+      }
+    }
+    return;
+  }
   // Even shares; what short prompts leave goes to the ones in front.
   while (left > 0) {
     int64_t hungry = 0;

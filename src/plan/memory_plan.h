@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -29,8 +30,14 @@ struct MemoryPlan {
   std::string to_json() const;
 };
 
-// Memory that this process may use: MemAvailable, bounded by the cgroup's limit (v2 or v1).
-int64_t available_memory();
+// Memory that this process may use: MemAvailable, bounded by the limits of its cgroup and of those
+// above it (v2 or v1). File pages that a group holds count as free: they can be dropped. The paths
+// are for tests.
+int64_t available_memory(const std::filesystem::path& proc = "/proc",
+                         const std::filesystem::path& cgroups = "/sys/fs/cgroup");
+
+// Anonymous memory of this process that is in RAM, mapped files excluded; 0 if unknown.
+int64_t resident_bytes(const std::filesystem::path& proc = "/proc");
 
 // "12.4 GiB"
 std::string format_bytes(int64_t bytes);

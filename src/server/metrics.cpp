@@ -70,7 +70,7 @@ std::string prometheus_text(const Metrics& metrics, const engine::Stats& stats,
   value("vllm:prompt_tokens_total", "counter", "Prompt tokens processed.", stats.prompt_tokens);
   value("vllm:generation_tokens_total", "counter", "Tokens generated.", stats.generated_tokens);
   value("vllm:prefix_cache_queries_total", "counter",
-        "Prompt tokens looked up in the prefix cache.", stats.prompt_tokens);
+        "Prompt tokens looked up in the prefix cache.", stats.prefix_queries);
   value("vllm:prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.",
         stats.cached_prompt_tokens);
   fmt::format_to(to,
