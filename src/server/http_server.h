@@ -18,6 +18,8 @@ namespace cedra::server {
 struct HttpLimits {
   size_t header_bytes = size_t{64} << 10;
   size_t body_bytes = size_t{64} << 20;
+  // Bodies of all requests under way together; what exceeds it is told to come back later.
+  size_t total_body_bytes = size_t{1} << 30;
   // Unsent bytes of one event stream beyond which its reader counts as too slow.
   size_t outbox_bytes = size_t{1} << 20;
   int send_buffer_bytes = 256 << 10;  // SO_SNDBUF

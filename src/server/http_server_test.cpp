@@ -130,6 +130,57 @@ TEST(Http, RefusesLargeBodiesBeforeReadingThem) {
   EXPECT_EQ(client.response().status, 200);
 }
 
+TEST(Http, BodiesOfAllRequestsAreBoundedTogether) {
+  TestOptions options;
+  options.limits.total_body_bytes = 3000;
+  TestServer server(options);
+  const std::string head = "POST /v1/completions HTTP/1.1\r\nContent-Length: 2000\r\n\r\n";
+  {
+    Client first(server), second(server);
+    first.send(head + std::string(1999, ' '));
+    EXPECT_FALSE(first.read_until("HTTP", 100ms)) << "it is not complete";
+    second.send(head + std::string(1999, ' '));
+    const Client::Response refused = second.response();
+    EXPECT_EQ(refused.status, 503);
+    EXPECT_NE(refused.head.find("Retry-After"), std::string::npos) << refused.head;
+    EXPECT_NE(refused.body.find("3000 bytes"), std::string::npos) << refused.body;
+    EXPECT_NE(refused.body.find("service_unavailable_error"), std::string::npos) << refused.body;
+    first.send(" ");
+    EXPECT_EQ(first.response().status, 400);  // blanks are no JSON
+  }
+  for (int i = 0; i < 5; ++i) {  // what is over counts no more
+    Client client(server);
+    client.send(head + std::string(2000, ' '));
+    EXPECT_EQ(client.response().status, 400);
+  }
+}
+
+TEST(Http, HeadHasTheLengthButNoBody) {
+  TestServer server;
+  Client client(server);
+  client.send("HEAD /health HTTP/1.1\r\n\r\nHEAD /nope HTTP/1.1\r\n\r\n");
+  ASSERT_TRUE(client.read_until("\r\n\r\nHTTP/1.1 404"));
+  EXPECT_TRUE(client.buffer().starts_with("HTTP/1.1 200 OK\r\n")) << client.buffer();
+  EXPECT_NE(client.buffer().find("Content-Length: 15\r\n"), std::string::npos);
+  client.send("GET /health HTTP/1.1\r\nConnection: close\r\n\r\n");
+  EXPECT_TRUE(client.closed());
+  EXPECT_TRUE(client.buffer().ends_with(R"({"status":"ok"})"));
+  EXPECT_EQ(client.buffer().find('{'), client.buffer().size() - 15) << client.buffer();
+}
+
+TEST(Http, TakesWholeUrlsAsTargets) {
+  TestServer server;
+  Client client(server);
+  for (const char* target : {"http://host:80/health", "HTTPS://host/health?x=http://y/z"}) {
+    client.send(std::string("GET ") + target + " HTTP/1.1\r\n\r\n");
+    EXPECT_EQ(client.response().status, 200) << target;
+  }
+  client.send("GET http://host HTTP/1.1\r\n\r\n");
+  const Client::Response response = client.response();
+  EXPECT_EQ(response.status, 404);
+  EXPECT_NE(response.body.find("GET /\""), std::string::npos) << response.body;
+}
+
 TEST(Http, RefusesWhatIsNotHttp) {
   TestServer server;
   for (const std::string& bytes :
@@ -279,6 +330,27 @@ TEST(Http, SmallRequestsOfHalfClosedClientsAreAnswered) {
   client.get("/health");
   client.half_close();
   EXPECT_EQ(client.response().status, 200);
+}
+
+// A long request of a client that shuts its sending side while it still waits for the worker.
+TEST(Http, DroppedRequestsOfHalfClosedClientsSayWhy) {
+  TestServer server;
+  std::vector<std::unique_ptr<Client>> busy;
+  const std::string long_body = R"({"prompt":")" + std::string(size_t{4} << 20, 'x') + "\"}";
+  for (int i = 0; i < 2; ++i) {
+    busy.push_back(std::make_unique<Client>(server));
+    busy.back()->post("/tokenize", long_body);
+  }
+  Client client(server);
+  client.post("/v1/chat/completions", chat_body(false));
+  client.half_close();
+  // Too late to be dropped is fine: then the connection just ends.
+  const Client::Response response = client.response(20s);
+  if (response.status != 0) {
+    EXPECT_EQ(response.status, 499) << response.body;
+    EXPECT_TRUE(response.head.starts_with("HTTP/1.1 499 Client Closed Request\r\n"));
+    EXPECT_NE(response.body.find("counts as leaving"), std::string::npos) << response.body;
+  }
 }
 
 TEST(Http, OverloadIsAStatusBeforeAnyEvent) {

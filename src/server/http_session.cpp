@@ -30,14 +30,26 @@ std::string response_head(int status, std::string_view content_type, bool keep_a
   return head;
 }
 
-std::string whole_response(const HttpResponse& response, bool keep_alive) {
+std::string whole_response(const HttpResponse& response, bool keep_alive, bool head_only) {
   std::string out = response_head(response.status, response.content_type, keep_alive);
   for (const auto& [name, value] : response.headers) {
     out += fmt::format("{}: {}\r\n", name, value);
   }
   out += fmt::format("Content-Length: {}\r\n\r\n", response.body.size());
-  out += response.body;
+  if (!head_only) out += response.body;
   return out;
+}
+
+// The path of "/path?query" or, as proxies send it, "http://host/path?query".
+std::string path_of(std::string_view target) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!beast::iequals(target.substr(0, scheme.size()), scheme)) continue;
+    const size_t end = target.find_first_of("/?#", scheme.size());
+    target = end == std::string_view::npos ? std::string_view() : target.substr(end);
+    break;
+  }
+  const std::string_view path = target.substr(0, target.find_first_of("?#"));
+  return path.empty() ? "/" : std::string(path);
 }
 
 // Keeps the outbox, the session and the I/O core reachable from whoever answers.
@@ -49,14 +61,21 @@ class SessionExchange final : public Exchange {
 
   ~SessionExchange() override {
     bool started = false;
+    bool left = false;
     {
       const std::lock_guard lock(outbox_->mutex);
       if (outbox_->finished) return;
       started = outbox_->started;
+      left = outbox_->gone;
       if (started) outbox_->keep_alive = false;
     }
     if (started) {
       finish();
+    } else if (left) {  // heard by a client that shut only its sending side
+      respond(error_response(
+          Error{Code::kCancelled,
+                "the client closed its side of the connection, which counts as leaving; keep it "
+                "open until the answer is there"}));
     } else {
       respond(error_response(Error{Code::kInternal, "the request was dropped without an answer"}));
     }
@@ -65,7 +84,7 @@ class SessionExchange final : public Exchange {
   void respond(HttpResponse response) override {
     std::unique_lock lock(outbox_->mutex);
     if (outbox_->finished || outbox_->started) return;
-    outbox_->pending = whole_response(response, outbox_->keep_alive);
+    outbox_->pending = whole_response(response, outbox_->keep_alive, outbox_->head_only);
     outbox_->started = outbox_->finished = true;
     schedule(lock);
   }
@@ -140,6 +159,7 @@ class SessionExchange final : public Exchange {
 }  // namespace
 
 std::string status_text(int status) {
+  if (status == 499) return "Client Closed Request";  // not registered, but widely used
   const std::string_view text = http::obsolete_reason(static_cast<http::status>(status));
   return std::string(text);
 }
@@ -154,6 +174,7 @@ Session::Session(asio::ip::tcp::socket socket, std::shared_ptr<IoCore> core)
 }
 
 Session::~Session() {
+  release_body();
   core_->sessions.erase(this);
   core_->connections.fetch_sub(1, std::memory_order_relaxed);
 }
@@ -228,8 +249,30 @@ void Session::on_header(error_code error) {
 void Session::read_body() {
   if (closed_) return;
   stream_.expires_after(core_->limits.body_timeout);
-  http::async_read(stream_, buffer_, *parser_,
-                   [self = shared_from_this()](error_code error, size_t) { self->on_body(error); });
+  parser_->eager(true);
+  read_more_body();
+}
+
+void Session::read_more_body() {
+  if (parser_->is_done()) {
+    dispatch();
+    return;
+  }
+  http::async_read_some(
+      stream_, buffer_, *parser_,
+      [self = shared_from_this()](error_code error, size_t) { self->on_body(error); });
+}
+
+bool Session::count_body() {
+  const size_t size = parser_->get().body().size();
+  core_->body_bytes += size - body_bytes_;
+  body_bytes_ = size;
+  return core_->body_bytes <= core_->limits.total_body_bytes;
+}
+
+void Session::release_body() {
+  core_->body_bytes -= body_bytes_;
+  body_bytes_ = 0;
 }
 
 void Session::on_body(error_code error) {
@@ -244,8 +287,14 @@ void Session::on_body(error_code error) {
     refuse(400, fmt::format("malformed HTTP request: {}", error.message()));
   } else if (error) {
     close();
+  } else if (!count_body()) {
+    parser_.reset();
+    release_body();
+    refuse(503, fmt::format("the bodies of all requests under way may have at most {} bytes "
+                            "together; try again later",
+                            core_->limits.total_body_bytes));
   } else {
-    dispatch();
+    read_more_body();
   }
 }
 
@@ -255,14 +304,14 @@ void Session::dispatch() {
   parser_.reset();
   HttpRequest request;
   request.method = std::string(message.method_string());
-  const std::string_view target = message.target();
-  request.path = std::string(target.substr(0, target.find_first_of("?#")));
+  request.path = path_of(message.target());
   request.authorization = std::string(message[http::field::authorization]);
   request.api_key = std::string(message["x-api-key"]);
   request.body = std::move(message.body());
 
   outbox_ = std::make_shared<Outbox>();
   outbox_->chunked = message.version() >= 11;
+  outbox_->head_only = message.method() == http::verb::head;
   outbox_->keep_alive = message.keep_alive() && !core_->draining;
   quiet_ = true;
   arm_comment();
@@ -394,6 +443,7 @@ void Session::on_written(error_code error) {
 void Session::response_done() {
   const bool keep_alive = outbox_->keep_alive && !closing_ && !core_->draining;
   outbox_.reset();
+  release_body();
   hangup_timer_.cancel();
   comment_timer_.cancel();
   if (keep_alive) {
@@ -405,9 +455,10 @@ void Session::response_done() {
 
 void Session::refuse(int status, const std::string& message) {
   if (closed_ || writing_) return;
-  HttpResponse response = error_response(Error{Code::kInvalid, message});
+  const Code code = status == 503 ? Code::kUnavailable : Code::kInvalid;
+  HttpResponse response = error_response(Error{code, message});
   response.status = status;
-  sending_ = whole_response(response, false);
+  sending_ = whole_response(response, false, false);
   writing_ = true;
   stream_.expires_after(core_->limits.write_timeout);
   asio::async_write(

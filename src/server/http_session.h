@@ -31,6 +31,7 @@ struct IoCore {
   std::atomic<int64_t> connections{0};
   std::set<Session*> sessions;  // I/O thread only
   bool draining = false;        // I/O thread only
+  size_t body_bytes = 0;        // of all requests under way; I/O thread only
 };
 
 // The response of one request on its way out.
@@ -45,6 +46,7 @@ struct Outbox {
   bool scheduled = false;   // a flush is posted
   bool chunked = false;     // HTTP/1.1: chunked framing for events
   bool keep_alive = false;  // of this response
+  bool head_only = false;   // HEAD: the body's length, but not the body
   std::function<void()> on_gone;
 };
 
@@ -67,6 +69,10 @@ class Session : public std::enable_shared_from_this<Session> {
   void read_header(std::chrono::milliseconds timeout);
   void on_header(boost::system::error_code error);
   void read_body();
+  void read_more_body();
+  // Counts what has arrived of the body; false if all bodies together are too much.
+  bool count_body();
+  void release_body();
   void on_body(boost::system::error_code error);
   void dispatch();
   void watch();
@@ -91,7 +97,8 @@ class Session : public std::enable_shared_from_this<Session> {
   bool closed_ = false;
   boost::asio::steady_timer hangup_timer_;
   boost::asio::steady_timer comment_timer_;
-  bool quiet_ = true;  // nothing sent since the comment timer was armed
+  size_t body_bytes_ = 0;  // this session's part of IoCore::body_bytes
+  bool quiet_ = true;      // nothing sent since the comment timer was armed
 };
 
 std::string status_text(int status);

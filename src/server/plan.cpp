@@ -166,4 +166,10 @@ Result<TokenizePlan> plan_tokenize(std::string_view body, const ModelContext& mo
   return out;
 }
 
+Result<std::vector<int32_t>> plan_detokenize(std::string_view body, const ModelContext& model) {
+  CEDRA_ASSIGN(std::vector<int32_t> ids, parse_detokenize(body));
+  CEDRA_TRY(check_ids(ids, "tokens", model.info.vocab_size));
+  return ids;
+}
+
 }  // namespace cedra::server

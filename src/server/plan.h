@@ -55,5 +55,7 @@ struct TokenizePlan {
   bool with_strings = false;
 };
 Result<TokenizePlan> plan_tokenize(std::string_view body, const ModelContext& model);
+// Ids of a /detokenize body.
+Result<std::vector<int32_t>> plan_detokenize(std::string_view body, const ModelContext& model);
 
 }  // namespace cedra::server

@@ -138,12 +138,15 @@ void Service::work() {
 void Service::answer(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
                      std::chrono::steady_clock::time_point arrival) {
   const std::string_view path = without_prefixes(request.path);
+  // HEAD asks for the head of what GET gives; the connection leaves out the body.
+  const std::string_view method =
+      request.method == "HEAD" ? std::string_view("GET") : std::string_view(request.method);
   const RouteRow* row = nullptr;
   std::string allowed;
   for (const RouteRow& candidate : kRoutes) {
     if (candidate.path != path) continue;
     allowed = candidate.method;
-    if (candidate.method == request.method) row = &candidate;
+    if (candidate.method == method) row = &candidate;
   }
   if (row == nullptr) {
     Error error{Code::kNotFound, fmt::format("no such route: {} {}", request.method.substr(0, 20),
@@ -261,7 +264,7 @@ void Service::tokenize(const HttpRequest& request, const std::shared_ptr<Exchang
 }
 
 void Service::detokenize(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
-  const Result<std::vector<int32_t>> ids = parse_detokenize(request.body);
+  const Result<std::vector<int32_t>> ids = plan_detokenize(request.body, model_);
   if (!ids) {
     fail(exchange, ids.error());
     return;
