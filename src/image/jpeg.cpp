@@ -23,16 +23,25 @@ std::unexpected<Error> damaged(std::string_view why) {
              "the JPEG image is damaged, incomplete or of a kind that is not read: {}", why);
 }
 
-// Start-of-scan markers. Coded data never holds these bytes; thumbnails in metadata may add a few.
-int count_scans(Bytes bytes) {
+// Coded data never holds a marker's bytes; thumbnails in metadata may add a few, before the scans.
+struct Markers {
   int scans = 0;
+  bool ended = false;  // an end-of-image marker behind the last start of a scan
+};
+
+Markers find_markers(Bytes bytes) {
+  Markers markers;
   for (size_t i = 0; i + 1 < bytes.size(); ++i) {
     const void* found = std::memchr(bytes.data() + i, 0xFF, bytes.size() - 1 - i);
     if (found == nullptr) break;
     i = static_cast<size_t>(static_cast<const uint8_t*>(found) - bytes.data());
-    scans += bytes[i + 1] == 0xDA;
+    if (bytes[i + 1] == 0xDA) {
+      ++markers.scans;
+      markers.ended = false;
+    }
+    if (bytes[i + 1] == 0xD9) markers.ended = true;
   }
-  return scans;
+  return markers;
 }
 
 // The TIFF block of the first APP1 segment that holds EXIF data; empty without one.
@@ -86,21 +95,22 @@ Result<Picture> decode_jpeg(Bytes bytes, const DecodeOptions& options) {
     return damaged(tjGetErrorStr2(handle.get()));
   }
   CEDRA_TRY(check_size(options, width, height));
-  if (const int scans = count_scans(bytes); scans > kMaxScans) {
-    return err(Code::kTooLarge, "the JPEG image has {} scans; at most {} are read", scans,
+  const Markers markers = find_markers(bytes);
+  if (markers.scans > kMaxScans) {
+    return err(Code::kTooLarge, "the JPEG image has {} scans; at most {} are read", markers.scans,
                kMaxScans);
   }
+  // The library would fill the rest with grey.
+  if (!markers.ended) return damaged("it ends early");
   const bool cmyk = colours == TJCS_CMYK || colours == TJCS_YCCK;
   const size_t channels = cmyk ? 4 : 3;
   std::vector<uint8_t> samples(static_cast<size_t>(width) * static_cast<size_t>(height) * channels);
   if (tjDecompress2(handle.get(), bytes.data(), bytes.size(), samples.data(), width, 0, height,
                     cmyk ? TJPF_CMYK : TJPF_RGB, TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS) != 0) {
-    // Warnings are forgiven, as stray bytes between segments are common; a file that ends early is
-    // not. The library keeps the first warning's text only, no number.
-    const std::string_view why = tjGetErrorStr2(handle.get());
-    if (tjGetErrorCode(handle.get()) != TJERR_WARNING ||
-        why.find("Premature end") != std::string_view::npos) {
-      return damaged(why);
+    // Warnings are forgiven: stray bytes between segments are common, and other decoders show what
+    // they can of damaged blocks.
+    if (tjGetErrorCode(handle.get()) != TJERR_WARNING) {
+      return damaged(tjGetErrorStr2(handle.get()));
     }
   }
   Picture picture{width, height, cmyk ? cmyk_to_rgb(std::move(samples)) : std::move(samples)};
