@@ -49,7 +49,7 @@ Result<fs::path> resolve_file(const fs::path& folder, const std::string& name,
   if (!fs::is_directory(root, error)) {
     return err(Code::kInvalid, "{}: not a folder", folder.string());
   }
-  const fs::path file = fs::canonical(root / name, error);
+  fs::path file = fs::canonical(root / name, error);
   if (error) {
     const Code code = error == std::errc::no_such_file_or_directory ? Code::kNotFound : Code::kIo;
     return err(code, "{}: {}", (folder / name).string(), error.message());

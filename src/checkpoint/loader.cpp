@@ -214,6 +214,7 @@ class CheckpointLoader {
       stored_.erase(found);
     }
     std::vector<std::string> rest;
+    rest.reserve(stored_.size());
     for (const auto& [name, stored] : stored_) rest.push_back(name);
     std::ranges::sort(rest);
     for (const std::string& name : rest) {
