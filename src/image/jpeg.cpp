@@ -86,12 +86,15 @@ std::vector<uint8_t> cmyk_to_rgb(std::vector<uint8_t> stored) {
 Result<Picture> decode_jpeg(Bytes bytes, const DecodeOptions& options) {
   const std::unique_ptr<void, DestroyHandle> handle(tjInitDecompress());
   if (handle == nullptr) return err(Code::kExhausted, "no memory to decode the JPEG image");
-  int width = 0;
-  int height = 0;
-  int subsampling = 0;
-  int colours = 0;
+  int width = -1;
+  int height = -1;
+  int subsampling = -1;
+  int colours = -1;
+  // Also fails on mere warnings and on sampling factors that have no name; the numbers are set
+  // then.
   if (tjDecompressHeader3(handle.get(), bytes.data(), bytes.size(), &width, &height, &subsampling,
-                          &colours) != 0) {
+                          &colours) != 0 &&
+      (width < 1 || height < 1 || colours < 0)) {
     return damaged(tjGetErrorStr2(handle.get()));
   }
   CEDRA_TRY(check_size(options, width, height));
