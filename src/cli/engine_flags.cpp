@@ -15,7 +15,8 @@ namespace cedra::cli {
 void add_engine_flags(CLI::App& app, EngineFlags& flags) {
   app.add_option("model", flags.folder, "checkpoint folder")->required();
   engine::Options& o = flags.options;
-  app.add_option("--isa", o.isa, "kernel level: scalar, avx2, avx512 (default: the best here)");
+  app.add_option("--isa", o.isa,
+                 "kernel level: scalar, avx2, avx512, amx (default: the best here)");
   app.add_option("--threads", o.threads, "worker threads (default: one per usable core)");
   app.add_option("--max-model-len", o.max_model_len,
                  "context: prompt and answer together (default: the checkpoint's)");
@@ -33,17 +34,26 @@ void add_engine_flags(CLI::App& app, EngineFlags& flags) {
   app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", o.enable_prefix_caching,
                "reuse what earlier requests computed (default: on)");
   app.add_option("--block-size", o.block_size, "tokens of a cache block")->capture_default_str();
+  app.add_option("--window-records", o.window_records,
+                 "stored windows that exact prefix hits continue from")
+      ->capture_default_str();
   app.add_option("--memory-budget", o.memory_budget,
-                 "bytes beside the mapped weights (default: from the machine)");
+                 "bytes beside the mapped weights, also 512M or 8G (default: from the machine)")
+      ->transform(CLI::AsSizeValue(false));
   app.add_flag("--follow-symlinks", o.follow_symlinks, "follow links that leave the folder");
 }
 
-Result<engine::Loaded> open_engine(EngineFlags flags, Interrupt* interrupt) {
-  flags.options.prefill_mode =
+engine::Options engine_options(const EngineFlags& flags) {
+  engine::Options options = flags.options;
+  options.prefill_mode =
       flags.prefill_mode == "exact" ? engine::PrefillMode::kExact : engine::PrefillMode::kBounded;
+  return options;
+}
+
+Result<engine::Loaded> open_engine(const EngineFlags& flags, Interrupt* interrupt) {
   ProgressLine line;
   Result<engine::Loaded> loaded =
-      engine::load(flags.folder, flags.options,
+      engine::load(flags.folder, engine_options(flags),
                    [&line, interrupt](std::string_view stage, int64_t done, int64_t total) {
                      if (interrupt != nullptr && interrupt->taken()) {
                        line.clear();

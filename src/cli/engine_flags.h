@@ -19,11 +19,14 @@ struct EngineFlags {
 };
 void add_engine_flags(CLI::App& app, EngineFlags& flags);
 
+// The options with the flags that are no plain numbers in place.
+engine::Options engine_options(const EngineFlags& flags);
+
 class Interrupt;
 
 // Loads, with progress and warnings on stderr. Ctrl-C while loading ends the program, also where
 // `interrupt` keeps it from doing so by itself.
-Result<engine::Loaded> open_engine(EngineFlags flags, Interrupt* interrupt = nullptr);
+Result<engine::Loaded> open_engine(const EngineFlags& flags, Interrupt* interrupt = nullptr);
 
 struct SamplingFlags {
   std::optional<double> temperature, top_p, min_p;
