@@ -27,6 +27,7 @@ Sequence::Sequence(const CacheLayout& layout, const SequenceLimits& limits)
     seam_stream_.reset(new bf16[window * static_cast<size_t>(limits.stream_width)]());
     seam_pre_.reset(new float[window * static_cast<size_t>(limits.copies)]());
     seam_image_.reset(new uint8_t[window]());
+    seam_taps_.reset(new bf16[window * static_cast<size_t>(limits.seam_tap_width)]());
   }
 }
 
@@ -52,8 +53,9 @@ int64_t Sequence::slot_bytes(const CacheLayout& layout, const SequenceLimits& li
   int64_t bytes = window_bytes(layout) + tail_floats(layout) * int64_t{sizeof(float)};
   bytes += layout.blocks_for(limits.max_tokens) * int64_t{sizeof(BlockId)};
   if (limits.keep_seam) {
-    bytes += layout.window * (limits.stream_width * int64_t{sizeof(bf16)} +
-                              limits.copies * int64_t{sizeof(float)} + 1);
+    bytes += layout.window *
+             (limits.stream_width * int64_t{sizeof(bf16)} + limits.copies * int64_t{sizeof(float)} +
+              limits.seam_tap_width * int64_t{sizeof(bf16)} + 1);
   }
   return bytes;
 }

@@ -23,6 +23,8 @@ struct SequenceLimits {
   int64_t copies = 0;        // C
   int64_t lookback = 0;      // Engram: engram_max_ngram_size - 1
   bool keep_seam = false;    // room for bounded prefill
+  // With keep_seam and drafts: tap elements of a row from layers before the seam.
+  int64_t seam_tap_width = 0;
 };
 
 class Sequence {
@@ -70,6 +72,9 @@ class Sequence {
   float* seam_pre(int64_t position) {
     return seam_pre_.get() + (position % layout_->window) * limits_.copies;
   }
+  bf16* seam_taps(int64_t position) {
+    return seam_taps_.get() + (position % layout_->window) * limits_.seam_tap_width;
+  }
   uint8_t* seam_image(int64_t position) { return &seam_image_[position % layout_->window]; }
 
   const CacheLayout& layout() const { return *layout_; }
@@ -88,6 +93,7 @@ class Sequence {
   std::unique_ptr<bf16[]> seam_stream_;    // [W, C, D]
   std::unique_ptr<float[]> seam_pre_;      // [W, C]
   std::unique_ptr<uint8_t[]> seam_image_;  // [W]
+  std::unique_ptr<bf16[]> seam_taps_;      // [W, seam_tap_width]
 };
 
 }  // namespace cedra::cache

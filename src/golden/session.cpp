@@ -45,13 +45,22 @@ Result<std::unique_ptr<Session>> Session::create(const model::Model& model,
   limits.max_rows = std::max(session->max_rows_, text.sliding_window);
   limits.max_segments = std::max<int64_t>(1, options.sequences);
   limits.max_context = context;
+  limits.draft_taps = model.draft() != nullptr;
   CEDRA_ASSIGN(session->forward_, model::Forward::create(model, *session->ops_, *session->team_,
                                                          limits, *session->pool_));
+  if (model.draft() != nullptr) {
+    model::DraftLimits draft;
+    draft.max_requests = limits.max_segments;
+    draft.max_rows = options.draft_rows > 0 ? options.draft_rows : 8 * limits.max_segments;
+    CEDRA_ASSIGN(session->drafter_,
+                 model::Drafter::create(model, *session->ops_, *session->team_, draft));
+  }
   session->sequence_limits_ = {.max_tokens = context,
                                .stream_width = text.hc_mult * text.hidden_size,
                                .copies = text.hc_mult,
                                .lookback = std::max<int64_t>(text.engram_max_ngram_size - 1, 0),
-                               .keep_seam = text.replay_seam() >= 0};
+                               .keep_seam = text.replay_seam() >= 0,
+                               .seam_tap_width = model::early_tap_width(text)};
   return session;
 }
 

@@ -11,6 +11,7 @@
 #include "cache/block_pool.h"
 #include "cache/sequence.h"
 #include "kernels/ops.h"
+#include "model/draft.h"
 #include "model/forward.h"
 #include "model/model.h"
 #include "parallel/team.h"
@@ -23,6 +24,7 @@ struct SessionOptions {
   int64_t max_rows = 0;       // 0 = the context length
   int64_t block_tokens = 16;  // rounded up to a multiple of every ratio
   int64_t sequences = 1;      // blocks for this many full contexts
+  int64_t draft_rows = 0;     // of a proposal, 0 = blocks of 8 for all sequences
 };
 
 // The folder's model with its tokenizer's compressed token map.
@@ -51,9 +53,12 @@ class Session {
   std::vector<float> run(const model::Segment& segment, model::Probe* probe = nullptr);
 
   model::Forward& forward() { return *forward_; }
+  // Null for a model without draft stages.
+  model::Drafter* drafter() { return drafter_.get(); }
   cache::BlockPool& pool() { return *pool_; }
   const model::Model& model() const { return model_; }
   const kernels::Ops& ops() const { return *ops_; }
+  Team& team() { return *team_; }
   int64_t max_rows() const { return max_rows_; }
 
  private:
@@ -64,6 +69,7 @@ class Session {
   std::unique_ptr<Team> team_;
   std::unique_ptr<cache::BlockPool> pool_;
   std::unique_ptr<model::Forward> forward_;
+  std::unique_ptr<model::Drafter> drafter_;
   cache::SequenceLimits sequence_limits_;
 };
 

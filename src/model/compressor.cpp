@@ -95,7 +95,7 @@ int64_t project_rows(Step& step, const Stage& stage, const CompressorWeights& we
 void compress(Step& step, const Stage& stage, int64_t layer) {
   Workspace& work = step.work;
   const TextConfig& text = step.text();
-  const cache::CacheLayout& layout = step.pool.layout();
+  const cache::CacheLayout& layout = step.pool->layout();
   const cache::SourceLayout& source = layout.sources[static_cast<size_t>(layout.source_of(layer))];
   const CompressorWeights& weights =
       *step.model.weights().layers[static_cast<size_t>(layer)].attn.compressor;
@@ -122,7 +122,7 @@ void compress(Step& step, const Stage& stage, int64_t layer) {
     step.ops.rope(latent + dim - 2 * pairs, cos, sin, pairs, false);
     step.ops.rope(key + index_dim - 2 * pairs, cos, sin, pairs, false);
 
-    uint8_t* block = step.pool.data(
+    uint8_t* block = step.pool->data(
         group.run->sequence->blocks[static_cast<size_t>(group.index / source.rows_per_block)]);
     const int64_t slot = group.index % source.rows_per_block;
     step.ops.pack_latent(latent, dim, block + source.main_codes + slot * layout.main_code_bytes,

@@ -11,18 +11,51 @@
 
 namespace cedra::model {
 
+namespace {
+
+// Tap layers before the seam.
+int64_t early_taps(const TextConfig& text) {
+  const int64_t seam = text.replay_seam();
+  return std::ranges::count_if(text.dspark_target_layer_ids,
+                               [&](int64_t layer) { return layer < seam; });
+}
+
+WorkspaceLimits workspace_limits(const TextConfig& text, const ForwardLimits& limits) {
+  WorkspaceLimits work;
+  work.rows = limits.max_rows;
+  work.logit_rows = limits.max_logit_rows;
+  work.entries = text.sliding_window + text.index_topk;
+  if (limits.draft_taps) {
+    work.tap_rows = limits.max_rows;
+    if (text.replay_seam() >= 0) {
+      // Every segment may be the end of a bounded prefill, whose one row here brings a window.
+      work.tap_rows += std::min(limits.max_segments, limits.max_rows) * (text.sliding_window - 1);
+    }
+    work.early_taps = early_taps(text);
+  }
+  return work;
+}
+
+}  // namespace
+
+int64_t early_tap_width(const TextConfig& config) {
+  return early_taps(config) * config.hidden_size;
+}
+
 struct Forward::Impl {
   Impl(const Model& model, const kernels::Ops& ops, Team& team, const ForwardLimits& limits_in,
        cache::BlockPool& pool)
       : limits(limits_in),
-        work(model.text(), limits_in, team.size()),
-        step{model, ops, team, work, pool},
-        seam(model.text().replay_seam()) {
+        work(model.text(), workspace_limits(model.text(), limits_in), team.size()),
+        step{model, ops, team, work, &pool},
+        seam(model.text().replay_seam()),
+        early_width(early_tap_width(model.text())) {
     for (Stage* stage : {&encoder, &decoder}) {
       stage->runs.reserve(static_cast<size_t>(limits.max_segments));
       stage->rows.reserve(static_cast<size_t>(limits.max_rows));
     }
     decoder.buffer = 1;
+    taps.reserve(static_cast<size_t>(limits.max_segments));
     const int64_t lookback = std::max<int64_t>(model.text().engram_max_ngram_size - 1, 0);
     compressed_ids.reserve(static_cast<size_t>(limits.max_rows + lookback));
   }
@@ -32,9 +65,13 @@ struct Forward::Impl {
   void layer(Stage& stage, int64_t n, bool compressed_early);
   void run_decoder(std::span<const Segment> segments);
   void keep_for_decoder(const Segment& segment, const Run& run);
-  void place_decoder_rows(const Segment& segment, const Run& run);
+  void place_decoder_rows(std::span<const Segment> segments, size_t index);
   void rotations(const Stage& stage);
   void exit(const Stage& stage);
+  void tap(const Stage& stage, int64_t n);
+  bf16* place_taps(size_t segment, const Run& run);
+  void place_early_taps(const bf16* early, bf16* row);
+  void tap_whole_step();
 
   ForwardLimits limits;
   Workspace work;
@@ -44,6 +81,10 @@ struct Forward::Impl {
   Stage decoder;  // rows from the seam on, where they differ
   std::vector<int32_t> compressed_ids;
   int64_t wanted = 0;  // rows in work.normed
+  // With limits.draft_taps.
+  std::vector<Taps> taps;  // per segment
+  int64_t tap_row = 0;     // row of work.taps where the current stage begins
+  int64_t early_width;     // tap elements of a row from layers before the seam
 };
 
 // ---- entry (4.1) and exit (4.9)
@@ -72,13 +113,7 @@ void Forward::Impl::enter(std::span<const Segment> segments) {
       const void* embedding =
           step.model.weights().embed + segment.tokens[i] * dim * int64_t{sizeof(bf16)};
       if (image) embedding = segment.embeddings[i];
-      bf16* stream = work.stream[0] + stage.size() * text.hc_mult * dim;
-      for (int64_t c = 0; c < text.hc_mult; ++c) {
-        std::memcpy(stream + c * dim, embedding, static_cast<size_t>(dim) * sizeof(bf16));
-      }
-      float* pre = work.pre[0] + stage.size() * text.hc_mult;
-      std::fill(pre, pre + text.hc_mult, 0.0f);
-      pre[0] = 1.0f;  // the first pre-mix is one-hot
+      enter_row(step, stage, stage.size(), embedding);
       stage.rows.push_back({static_cast<int32_t>(stage.runs.size()), image, run.position + i});
     }
     if (hasher != nullptr) {
@@ -122,61 +157,6 @@ void Forward::Impl::exit(const Stage& stage) {
 // ---- one layer (4.2)
 
 namespace {
-
-// pre, post and comb of one sublayer from the stream as it is now.
-void mixes(Step& step, const Stage& stage, const HyperWeights& weights, float* pre) {
-  Workspace& work = step.work;
-  const TextConfig& text = step.text();
-  const int64_t width = text.hc_mult * text.hidden_size;
-  linear(step, weights.fn, work.stream[stage.buffer], width, stage.size(), kernels::SumRule::kWhole,
-         {.as_f32 = work.mix_dots, .stride = text.hc_mixes()});
-  step.team.for_range(stage.size(), 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t t = begin; t < end; ++t) {
-      kernels::MixesJob job;
-      job.dots = work.mix_dots + t * text.hc_mixes();
-      job.inverse_rms = step.ops.inverse_rms(work.stream[stage.buffer] + t * width, width,
-                                             static_cast<float>(text.rms_norm_eps));
-      job.scale = weights.scale;
-      job.base = weights.base;
-      job.copies = text.hc_mult;
-      job.sinkhorn_iters = text.hc_sinkhorn_iters;
-      job.eps = static_cast<float>(text.hc_eps);
-      job.pre = pre + t * text.hc_mult;
-      job.post = work.post + t * text.hc_mult;
-      job.comb = work.comb + t * text.hc_mult * text.hc_mult;
-      step.ops.mixes(job);
-    }
-  });
-}
-
-// work.hidden = norm(collapse(stream, pre)).
-void sublayer_input(Step& step, const Stage& stage, const float* pre, const bf16* norm) {
-  Workspace& work = step.work;
-  const TextConfig& text = step.text();
-  const int64_t dim = text.hidden_size;
-  step.team.for_range(stage.size(), 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t t = begin; t < end; ++t) {
-      bf16* hidden = work.hidden + t * dim;
-      step.ops.collapse(work.stream[stage.buffer] + t * text.hc_mult * dim, pre + t * text.hc_mult,
-                        text.hc_mult, dim, hidden);
-      step.ops.rms_norm(hidden, norm, dim, static_cast<float>(text.rms_norm_eps), hidden);
-    }
-  });
-}
-
-// stream = expand(output, stream, post, comb), in place.
-void expand(Step& step, const Stage& stage) {
-  Workspace& work = step.work;
-  const TextConfig& text = step.text();
-  const int64_t copies = text.hc_mult;
-  step.team.for_range(stage.size(), 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t t = begin; t < end; ++t) {
-      step.ops.expand(work.output + t * text.hidden_size, work.post + t * copies,
-                      work.comb + t * copies * copies, copies, text.hidden_size,
-                      work.stream[stage.buffer] + t * copies * text.hidden_size);
-    }
-  });
-}
 
 void show(Step& step, const Stage& stage, int64_t layer, std::string_view module, int64_t width,
           const bf16* values) {
@@ -226,13 +206,7 @@ void Forward::Impl::run_layers(Stage& stage, int64_t begin, int64_t end, bool se
       engram(step, stage, n);
       show(step, stage, n, "engram", text.hc_mult * text.hidden_size, work.stream[stage.buffer]);
     }
-    if (step.probe != nullptr && std::ranges::count(text.dspark_target_layer_ids, n) > 0) {
-      for (int64_t t = 0; t < stage.size(); ++t) {
-        step.ops.copy_mean(work.stream[stage.buffer] + t * text.hc_mult * text.hidden_size,
-                           text.hc_mult, text.hidden_size, work.output + t * text.hidden_size);
-      }
-      step.probe->tap(n, stage.size(), work.output);
-    }
+    if (limits.draft_taps) tap(stage, n);
     layer(stage, n, entered);
   }
 }
@@ -251,6 +225,64 @@ void Forward::Impl::rotations(const Stage& stage) {
   });
 }
 
+// ---- draft taps (dspark.md 3)
+
+// The stage is about to run layer n: the mean of its copies, if the layer is tapped.
+void Forward::Impl::tap(const Stage& stage, int64_t n) {
+  const TextConfig& text = step.text();
+  const int64_t dim = text.hidden_size;
+  const std::vector<int64_t>& ids = text.dspark_target_layer_ids;
+  int64_t early = 0;
+  for (size_t k = 0; k < ids.size(); ++k) {
+    if (ids[k] == n) {
+      const int64_t width = static_cast<int64_t>(ids.size()) * dim;
+      bf16* out = n < seam ? work.early_taps + early * dim
+                           : work.taps + tap_row * width + static_cast<int64_t>(k) * dim;
+      const int64_t stride = n < seam ? early_width : width;
+      step.team.for_range(stage.size(), 4, [&](int64_t begin, int64_t end, int) {
+        for (int64_t t = begin; t < end; ++t) {
+          step.ops.copy_mean(work.stream[stage.buffer] + t * text.hc_mult * dim, text.hc_mult, dim,
+                             out + t * stride);
+        }
+      });
+    }
+    if (ids[k] < seam) ++early;
+  }
+}
+
+// Where the taps of a run go; the run's rows are numbered from the start of the current stage.
+bf16* Forward::Impl::place_taps(size_t segment, const Run& run) {
+  const TextConfig& text = step.text();
+  const int64_t width =
+      static_cast<int64_t>(text.dspark_target_layer_ids.size()) * text.hidden_size;
+  bf16* rows = work.taps + (tap_row + run.first_row) * width;
+  taps[segment] = {.position = run.position, .count = run.count, .rows = rows};
+  return rows;
+}
+
+// One row's taps of layers before the seam, to their places among the others.
+void Forward::Impl::place_early_taps(const bf16* early, bf16* row) {
+  const TextConfig& text = step.text();
+  const size_t bytes = static_cast<size_t>(text.hidden_size) * sizeof(bf16);
+  for (const int64_t layer : text.dspark_target_layer_ids) {
+    if (layer < seam) {
+      std::memcpy(row, early, bytes);
+      early += text.hidden_size;
+    }
+    row += text.hidden_size;
+  }
+}
+
+// All rows of the step run all layers.
+void Forward::Impl::tap_whole_step() {
+  const int64_t width =
+      static_cast<int64_t>(step.text().dspark_target_layer_ids.size()) * step.text().hidden_size;
+  for (size_t i = 0; i < encoder.runs.size(); ++i) place_taps(i, encoder.runs[i]);
+  for (int64_t t = 0; t < encoder.size() && early_width > 0; ++t) {
+    place_early_taps(work.early_taps + t * early_width, work.taps + t * width);
+  }
+}
+
 // ---- the seam (kv_cache.md 4b)
 
 // Copies what the decoder half needs of the newest W rows of a bounded prefill into the sequence.
@@ -266,13 +298,20 @@ void Forward::Impl::keep_for_decoder(const Segment& segment, const Run& run) {
     std::memcpy(sequence.seam_pre(position), work.pre[0] + row * text.hc_mult,
                 static_cast<size_t>(text.hc_mult) * sizeof(float));
     *sequence.seam_image(position) = encoder.rows[static_cast<size_t>(row)].image;
+    if (limits.draft_taps && early_width > 0) {
+      assert(sequence.limits().seam_tap_width == early_width);
+      std::memcpy(sequence.seam_taps(position), work.early_taps + row * early_width,
+                  static_cast<size_t>(early_width) * sizeof(bf16));
+    }
   }
   sequence.prefill_rows += run.count;
 }
 
 // Appends the segment's rows to the decoder stage.
-void Forward::Impl::place_decoder_rows(const Segment& segment, const Run& run) {
+void Forward::Impl::place_decoder_rows(std::span<const Segment> segments, size_t index) {
   const TextConfig& text = step.text();
+  const Segment& segment = segments[index];
+  const Run& run = encoder.runs[index];
   const int64_t width = text.hc_mult * text.hidden_size;
   cache::Sequence& sequence = *segment.sequence;
   const int64_t end = run.position + run.count;
@@ -285,6 +324,7 @@ void Forward::Impl::place_decoder_rows(const Segment& segment, const Run& run) {
     if (sequence.prefill_rows > kept.count) sequence.decoder_window_start = kept.position;
   }
   kept.window_start = sequence.decoder_window_start;
+  bf16* tap_rows = limits.draft_taps ? place_taps(index, kept) : nullptr;
   for (int64_t i = 0; i < kept.count; ++i) {
     const int64_t position = kept.position + i;
     const int64_t row = run.first_row + position - run.position;
@@ -298,6 +338,12 @@ void Forward::Impl::place_decoder_rows(const Segment& segment, const Run& run) {
                 static_cast<size_t>(width) * sizeof(bf16));
     std::memcpy(work.pre[1] + decoder.size() * text.hc_mult, pre,
                 static_cast<size_t>(text.hc_mult) * sizeof(float));
+    if (limits.draft_taps && early_width > 0) {
+      place_early_taps(
+          segment.bounded ? sequence.seam_taps(position) : work.early_taps + row * early_width,
+          tap_rows);
+      tap_rows += static_cast<int64_t>(text.dspark_target_layer_ids.size()) * text.hidden_size;
+    }
     decoder.rows.push_back({static_cast<int32_t>(decoder.runs.size()), image, position});
   }
   decoder.runs.push_back(kept);
@@ -320,6 +366,7 @@ void Forward::Impl::run_decoder(std::span<const Segment> segments) {
   const bool any_bounded = std::ranges::any_of(segments, &Segment::bounded);
   if (!any_bounded) {
     for (Run& run : encoder.runs) run.window_start = run.sequence->decoder_window_start;
+    if (limits.draft_taps) tap_whole_step();
     run_layers(encoder, seam, text.num_hidden_layers, true);
     exit(encoder);
     return;
@@ -338,11 +385,13 @@ void Forward::Impl::run_decoder(std::span<const Segment> segments) {
                                            : run.count;
       if (decoder.size() + rows > limits.max_rows) break;
       if (segment.bounded) keep_for_decoder(segment, run);
-      if (!segment.bounded || !segment.more_follows) place_decoder_rows(segment, run);
+      if (!segment.bounded || !segment.more_follows) place_decoder_rows(segments, next);
     }
-    if (decoder.size() == 0) continue;
+    const int64_t rows = decoder.size();
+    if (rows == 0) continue;
     run_layers(decoder, seam, text.num_hidden_layers, true);
     exit(decoder);
+    tap_row += rows;
   }
 }
 
@@ -357,6 +406,10 @@ Result<std::unique_ptr<Forward>> Forward::create(const Model& model, const kerne
   }
   if (limits.max_segments < 1 || limits.max_logit_rows < 1) {
     return err(Code::kInvalid, "a step needs room for one sequence and one row of logits");
+  }
+  if (limits.draft_taps && model.draft() == nullptr) {
+    return err(Code::kUnsupported,
+               "draft taps of a checkpoint that has no draft stages, or was opened without them");
   }
   try {
     return std::unique_ptr<Forward>(
@@ -376,12 +429,15 @@ void Forward::run(std::span<const Segment> segments, Probe* probe) {
   assert(static_cast<int64_t>(segments.size()) <= impl.limits.max_segments);
   impl.step.probe = probe;
   impl.enter(segments);
+  impl.taps.assign(segments.size(), Taps{});
+  impl.tap_row = 0;
   const int64_t split = impl.seam >= 0 ? impl.seam : text.num_hidden_layers;
   if (impl.encoder.size() > 0) {
     impl.run_layers(impl.encoder, 0, split, false);
     if (impl.seam >= 0) {
       impl.run_decoder(segments);
     } else {
+      if (impl.limits.draft_taps) impl.tap_whole_step();
       impl.exit(impl.encoder);
     }
   }
@@ -405,9 +461,14 @@ const float* Forward::logits(int64_t first, int64_t count) {
   return impl.work.logits;
 }
 
+Taps Forward::taps(int64_t index) const {
+  assert(impl_->limits.draft_taps);
+  return impl_->taps[static_cast<size_t>(index)];
+}
+
 int64_t Forward::workspace_bytes(const TextConfig& config, const ForwardLimits& limits,
                                  int threads) {
-  return Workspace::bytes(config, limits, threads);
+  return Workspace::bytes(config, workspace_limits(config, limits), threads);
 }
 
 void Forward::poison() { impl_->work.poison(); }

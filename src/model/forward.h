@@ -58,7 +58,21 @@ struct ForwardLimits {
   int64_t max_segments = 64;
   int64_t max_context = 0;      // longest sequence
   int64_t max_logit_rows = 64;  // rows per call of logits()
+  // Keep the draft taps of a step (dspark.md 3). With bounded prefill, sequences then need
+  // SequenceLimits::seam_tap_width = early_tap_width().
+  bool draft_taps = false;
 };
+
+// Inputs of the tap layers of a segment's rows that ran them, for the draft stages: all rows, or
+// those that a bounded prefill kept, or none where more of it follows.
+struct Taps {
+  int64_t position = 0;  // of the first row
+  int64_t count = 0;
+  const bf16* rows = nullptr;  // [count, taps, D], in order of dspark_target_layer_ids
+};
+
+// Tap elements of a row that come from layers before the seam: a bounded prefill has to carry them.
+int64_t early_tap_width(const TextConfig& config);
 
 // Sees, and may replace, what flows between layers. For `cedra golden` only.
 class Probe {
@@ -75,20 +89,19 @@ class Probe {
   virtual void selected(int64_t /*layer*/, int64_t /*rows*/, int64_t /*k*/, const int32_t*) {}
   // Engram table rows of all tables, [T, tables, columns].
   virtual void engram_rows(int64_t /*rows*/, int64_t /*width*/, const int64_t*) {}
-  // Draft tap of a layer's input, [T, D].
-  virtual void tap(int64_t /*layer*/, int64_t /*rows*/, const bf16*) {}
 };
 
 class Forward {
  public:
-  // Errors: kInvalid for limits that cannot work (max_rows below the window, say).
+  // Errors: kInvalid for limits that cannot work (max_rows below the window, say), kUnsupported for
+  // taps of a model without draft stages.
   static Result<std::unique_ptr<Forward>> create(const Model& model, const kernels::Ops& ops,
                                                  Team& team, const ForwardLimits& limits,
                                                  cache::BlockPool& pool);
   ~Forward();
 
-  // Runs the segments and commits their tokens (sequence->length grows). Total tokens, and rows with
-  // logits, are at most max_rows.
+  // Runs the segments and commits their tokens (sequence->length grows). Total tokens, and rows
+  // with logits, are at most max_rows.
   void run(std::span<const Segment> segments, Probe* probe = nullptr);
 
   // Rows with logits of the last run, in order of segments and positions.
@@ -98,6 +111,9 @@ class Forward {
   // Logits of wanted rows [first, first + count), FP32 [count, V]; count <= max_logit_rows.
   // Valid until the next call.
   const float* logits(int64_t first, int64_t count);
+
+  // Taps of segment `index` of the last run, valid until the next. limits.draft_taps only.
+  Taps taps(int64_t index) const;
 
   // Bytes of all workspaces for these limits.
   static int64_t workspace_bytes(const TextConfig& config, const ForwardLimits& limits,

@@ -30,6 +30,9 @@ Result<std::unique_ptr<Model>> Model::create(Checkpoint checkpoint, std::vector<
   std::unique_ptr<Model> model(new Model(std::move(checkpoint)));
   const TextConfig& text = model->text();
   CEDRA_ASSIGN(model->weights_, bind_weights(model->checkpoint_));
+  if (text.num_nextn_predict_layers > 0) {
+    CEDRA_ASSIGN(model->draft_, bind_draft_weights(model->checkpoint_));
+  }
   model->window_frequencies_ = rope_frequencies(text.rope_theta, text.qk_rope_head_dim);
   model->compressed_frequencies_ =
       yarn_frequencies(text.compress_rope_theta, text.qk_rope_head_dim, text.rope_scaling);

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
+#include "model/draft_weights.h"
 #include "model/engram_hasher.h"
 #include "model/weights.h"
 
@@ -24,6 +26,8 @@ class Model {
   const TextConfig& text() const { return checkpoint_.config().text; }
   const Checkpoint& checkpoint() const { return checkpoint_; }
   const Weights& weights() const { return weights_; }
+  // Null for a checkpoint without draft stages, or opened without them.
+  const DraftWeights* draft() const { return draft_ ? &*draft_ : nullptr; }
   const EngramHasher* hasher() const { return hasher_.get(); }  // null without Engram
 
   // Layers with ratio 0 / with a ratio (model.md 4.4).
@@ -38,6 +42,7 @@ class Model {
   explicit Model(Checkpoint checkpoint) : checkpoint_(std::move(checkpoint)) {}
   Checkpoint checkpoint_;
   Weights weights_;
+  std::optional<DraftWeights> draft_;
   std::unique_ptr<EngramHasher> hasher_;
   std::vector<float> window_frequencies_;
   std::vector<float> compressed_frequencies_;

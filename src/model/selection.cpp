@@ -19,7 +19,7 @@ class Scorer {
       : step_(step),
         stage_(stage),
         text_(step.text()),
-        layout_(step.pool.layout()),
+        layout_(step.pool->layout()),
         source_(layout_.sources[static_cast<size_t>(layout_.source_of(layer))]),
         makes_candidates_(layer == text_.candidate_source_layer_id),
         filtered_(text_.candidate_source_layer_id >= 0 && layer > text_.candidate_source_layer_id) {
@@ -73,7 +73,7 @@ class Scorer {
       const int64_t slot = j % source_.rows_per_block;
       job.n = std::min({source_.rows_per_block - slot, end - j, step_.work.score_tile});
       const uint8_t* block =
-          step_.pool.data(run.sequence->blocks[static_cast<size_t>(j / source_.rows_per_block)]);
+          step_.pool->data(run.sequence->blocks[static_cast<size_t>(j / source_.rows_per_block)]);
       job.codes = block + source_.index_codes + slot * layout_.index_code_bytes;
       job.scales = block + source_.index_scales + slot * layout_.index_scale_bytes;
       step_.ops.index_scores(job);

@@ -47,7 +47,7 @@ struct Step {
   const kernels::Ops& ops;
   Team& team;
   Workspace& work;
-  cache::BlockPool& pool;
+  cache::BlockPool* pool;  // null while drafting: the stages have no compressed rows
   Probe* probe = nullptr;
 
   const TextConfig& text() const { return model.text(); }
@@ -73,6 +73,45 @@ void linear_part(const kernels::Ops& ops, const kernels::Matrix& w, const bf16* 
 void quantize_rows(Step& step, const bf16* x, bf16* y, int64_t rows, int64_t k);
 // rms_norm of every row of x [rows, k]; y may be x.
 void norm_rows(Step& step, const bf16* x, const bf16* weight, bf16* y, int64_t rows, int64_t k);
+
+// ---- hyper_connections.cpp
+
+// The stream of a row is C copies of its embedding [D], at any alignment; the first pre-mix is
+// one-hot.
+void enter_row(Step& step, const Stage& stage, int64_t row, const void* embedding);
+// pre, post and comb of one sublayer from the stream as it is now.
+void mixes(Step& step, const Stage& stage, const HyperWeights& weights, float* pre);
+// work.hidden = norm(collapse(stream, pre)).
+void sublayer_input(Step& step, const Stage& stage, const float* pre, const bf16* norm);
+// stream = expand(output, stream, post, comb), in place.
+void expand(Step& step, const Stage& stage);
+
+// ---- attention_parts.cpp. `table`: rotations of layers without (0) or with (1) a compress ratio.
+
+// Codes, then scales.
+inline int64_t window_record_bytes(const TextConfig& text) {
+  return text.head_dim + text.head_dim / 32;
+}
+// From work.hidden_q: the FP8 record that is key and value of all heads, one per row, into
+// work.own_records.
+void window_rows(Step& step, const AttentionWeights& weights, int64_t rows, int table);
+// From work.hidden_q: work.q_latent_q (what an indexer reads too) and the rotated work.q.
+void attention_queries(Step& step, const AttentionWeights& weights, int64_t rows, int table);
+// What each row attends to: an ordered list of entries, of which some may be missing.
+class AttentionLists {
+ public:
+  virtual int64_t entries(int64_t row) const = 0;
+  // Entries [begin, end) of the row's list, into keys[begin, end) and present[begin, end).
+  virtual void gather(int64_t row, int64_t begin, int64_t end, bf16* keys,
+                      uint8_t* present) const = 0;
+
+ protected:
+  ~AttentionLists() = default;
+};
+// work.heads = attention of work.q over the lists.
+void attend_rows(Step& step, int64_t rows, const float* sink, const AttentionLists& lists);
+// work.output from work.heads, which is overwritten.
+void attention_output(Step& step, const AttentionWeights& weights, int64_t rows, int table);
 
 // ---- the sublayers. u = work.hidden [T, D], result in work.output [T, D].
 

@@ -27,8 +27,9 @@ class Carver {
   int64_t offset_ = 0;
 };
 
-void carve(Workspace& w, Carver& c, const TextConfig& t, const ForwardLimits& limits, int threads) {
-  const int64_t T = limits.max_rows;
+void carve(Workspace& w, Carver& c, const TextConfig& t, const WorkspaceLimits& limits,
+           int threads) {
+  const int64_t T = limits.rows;
   const int64_t C = t.hc_mult;
   const int64_t D = t.hidden_size;
   const int64_t pairs = t.qk_rope_head_dim / 2;
@@ -89,13 +90,15 @@ void carve(Workspace& w, Carver& c, const TextConfig& t, const ForwardLimits& li
     c.take(w.engram_kv, T * (C + 1) * D);
   }
   c.take(w.normed, T * D);
-  c.take(w.logits, limits.max_logit_rows * t.vocab_size);
+  c.take(w.logits, limits.logit_rows * t.vocab_size);
+  const int64_t taps = static_cast<int64_t>(t.dspark_target_layer_ids.size());
+  c.take(w.taps, limits.tap_rows * taps * D);
+  c.take(w.early_taps, limits.tap_rows > 0 ? T * limits.early_taps * D : 0);
 
-  const int64_t entries = t.sliding_window + t.index_topk;
   for (int member = 0; member < threads; ++member) {
     MemberScratch scratch;
-    c.take(scratch.keys, entries * t.head_dim);
-    c.take(scratch.present, entries);
+    c.take(scratch.keys, limits.entries * t.head_dim);
+    c.take(scratch.present, limits.entries);
     c.take(scratch.attend, kernels::attend_scratch_floats(t.head_dim));
     c.take(scratch.scores, w.score_tile);
     c.take(scratch.top_rows, RunningTopK::capacity(t.index_topk));
@@ -112,7 +115,7 @@ constexpr int64_t kScoreTile = 1024;
 
 }  // namespace
 
-Workspace::Workspace(const TextConfig& config, const ForwardLimits& limits, int threads)
+Workspace::Workspace(const TextConfig& config, const WorkspaceLimits& limits, int threads)
     : Workspace(threads) {
   Carver count(nullptr);
   carve(*this, count, config, limits, threads);
@@ -134,7 +137,7 @@ Workspace::~Workspace() {
 
 void Workspace::poison() { std::memset(memory_, 0xFF, static_cast<size_t>(size_)); }
 
-int64_t Workspace::bytes(const TextConfig& config, const ForwardLimits& limits, int threads) {
+int64_t Workspace::bytes(const TextConfig& config, const WorkspaceLimits& limits, int threads) {
   Carver count(nullptr);
   Workspace sizes(threads);
   carve(sizes, count, config, limits, threads);

@@ -1,5 +1,5 @@
 // Every buffer of a forward pass, taken once from one mapping and sized by the limits.
-// Internal to model/. Dims: T max_rows, C copies, D hidden, H heads, Dh head dim, E experts,
+// Internal to model/. Dims: T rows of a step, C copies, D hidden, H heads, Dh head dim, E experts,
 // K active experts, I expert width, V vocabulary, P = T * (K + 1) expert rows.
 #pragma once
 
@@ -8,15 +8,24 @@
 #include <vector>
 
 #include "checkpoint/config.h"
-#include "model/forward.h"
+#include "kernels/ops.h"
 #include "model/top_k.h"
 
 namespace cedra::model {
 
+// What the buffers have to hold.
+struct WorkspaceLimits {
+  int64_t rows = 0;        // T
+  int64_t logit_rows = 0;  // rows of FP32 logits
+  int64_t entries = 0;     // longest attention list
+  int64_t tap_rows = 0;    // rows of draft taps
+  int64_t early_taps = 0;  // how many tap layers lie before the seam
+};
+
 // Scratch of one team member.
 struct MemberScratch {
-  bf16* keys = nullptr;          // [W + k, Dh] gathered attention entries
-  uint8_t* present = nullptr;    // [W + k]
+  bf16* keys = nullptr;          // [entries, Dh] gathered attention entries
+  uint8_t* present = nullptr;    // [entries]
   float* attend = nullptr;       // kernels::attend_scratch_floats(Dh)
   float* scores = nullptr;       // [score_tile] index scores
   Scored* top_rows = nullptr;    // RunningTopK of index_topk
@@ -28,12 +37,12 @@ struct MemberScratch {
 };
 
 struct Workspace {
-  Workspace(const TextConfig& config, const ForwardLimits& limits, int threads);
+  Workspace(const TextConfig& config, const WorkspaceLimits& limits, int threads);
   ~Workspace();
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
-  static int64_t bytes(const TextConfig& config, const ForwardLimits& limits, int threads);
+  static int64_t bytes(const TextConfig& config, const WorkspaceLimits& limits, int threads);
   void poison();
 
   // Streams of the two stages: all rows up to the seam, the kept rows from it on.
@@ -98,7 +107,12 @@ struct Workspace {
   bf16* engram_kv = nullptr;       // [T, (C + 1) * D]
 
   bf16* normed = nullptr;   // [T, D]
-  float* logits = nullptr;  // [max_logit_rows, V]
+  float* logits = nullptr;  // [logit rows, V]
+
+  // Draft taps of the rows that ran the tap layers, and those of layers before the seam, where a
+  // bounded prefill drops rows.
+  bf16* taps = nullptr;        // [tap rows, taps, D]
+  bf16* early_taps = nullptr;  // [T, early taps, D]
 
   int64_t score_tile = 0;  // rows scored between two pushes
   std::vector<MemberScratch> members;

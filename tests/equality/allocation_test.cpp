@@ -63,6 +63,8 @@ TEST(Allocation, NoneInsideAStep) {
       }
       // The first step too: nothing is taken lazily.
       const int64_t steps = rig.oracle() ? 2 : 6;
+      model::DraftState states[] = {model::DraftState(rig.text()), model::DraftState(rig.text()),
+                                    model::DraftState(rig.text())};
       for (int64_t step = 0; step < steps; ++step) {
         Segment segments[3];
         segments[0].sequence = chat.get();
@@ -77,6 +79,13 @@ TEST(Allocation, NoneInsideAStep) {
         const int64_t before = g_allocations;
         session->forward().run(segments);
         session->forward().logits(0, session->forward().wanted_rows());
+        const model::DraftCommit commits[] = {{&states[0], session->forward().taps(0)},
+                                              {&states[1], session->forward().taps(1)},
+                                              {&states[2], session->forward().taps(2)}};
+        session->drafter()->commit(commits);
+        const model::DraftRequest requests[] = {
+            {&states[0], 7, 5}, {&states[1], 8, 1}, {&states[2], 9, 8}};
+        session->drafter()->propose(requests);
         EXPECT_EQ(g_allocations - before, 0) << "step " << step;
       }
       // And steps of one row.

@@ -172,6 +172,8 @@ void soil(cache::Sequence& sequence) {
     std::memset(sequence.seam_pre(p), 0xFF,
                 static_cast<size_t>(sequence.limits().copies) * sizeof(float));
     *sequence.seam_image(p) = 0xFF;
+    std::memset(sequence.seam_taps(p), 0xFF,
+                static_cast<size_t>(sequence.limits().seam_tap_width) * sizeof(bf16));
   }
 }
 

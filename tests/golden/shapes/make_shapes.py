@@ -66,6 +66,17 @@ SHAPES = {
         "num_hidden_layers": 3, "compress_ratios": [0, 0, 0], "kv_source_layer_ids": [],
         "index_source_layer_ids": [], "engram_layer_ids": [2], "engram_max_ngram_size": 2,
         "engram_n_heads": 1, "sliding_window": 1, "max_position_embeddings": 64},
+    # A draft block wider than the window; taps in no order, on both sides of the seam; stages with
+    # more experts than a layer.
+    "wide_block": {
+        "sliding_window": 5, "compress_ratios": [0, 2, 1, 1, 0, 0], "num_nextn_predict_layers": 2,
+        "dspark_block_size": 7, "dspark_target_layer_ids": [3, 1, 2], "dspark_n_routed_experts": 6,
+        "dspark_num_experts_per_tok": 3},
+    # A draft block of the anchor alone, from the embeddings, with one expert per token.
+    "narrow_block": {
+        "compress_ratios": [0, 2, 1, 1, 0], "num_nextn_predict_layers": 1, "dspark_block_size": 1,
+        "dspark_target_layer_ids": [0], "dspark_n_routed_experts": 2,
+        "dspark_num_experts_per_tok": 1},
 }
 
 
