@@ -145,6 +145,46 @@ TEST_P(Matmul, AnyRangeOfOutputsAndNothingElseIsWritten) {
 }
 
 // Strided x, unaligned x and y.
+// A bias joins the sum before the one rounding to BF16.
+TEST_P(Matmul, Bias) {
+  Random random(11);
+  for (const MatrixFormat format : kFormats) {
+    const int64_t cols = 96, n_outputs = 71;
+    const RandomMatrix w(random, format, n_outputs, cols);
+    const std::vector<bf16> bias = random_bf16(random, n_outputs);
+    for (const int64_t rows : {1, 2, 5, 40}) {
+      const std::vector<bf16> x = random_bf16(random, rows * cols);
+      const std::vector<float> plain = product(ops(), w.view(), x, rows);
+      std::vector<float> y(plain.size(), kPoison);
+      std::vector<bf16> y16(plain.size());
+      MatmulJob job;
+      job.w = w.view();
+      job.x = x.data();
+      job.x_stride = cols;
+      job.rows = rows;
+      job.bias = bias.data();
+      job.y_stride = n_outputs;
+      for (const auto& [begin, end] : std::vector<std::pair<int64_t, int64_t>>{{0, 33}, {33, 71}}) {
+        job.n_begin = begin;
+        job.n_end = end;
+        job.y_bf16 = nullptr;
+        job.y_f32 = y.data();
+        ops().matmul(job);
+        job.y_f32 = nullptr;
+        job.y_bf16 = y16.data();
+        ops().matmul(job);
+      }
+      for (size_t i = 0; i < y.size(); ++i) {
+        const float b = to_float(bias[i % static_cast<size_t>(n_outputs)]);
+        // Levels with float64 sums add it there.
+        const float slack = 0x1p-22f * (std::fabs(plain[i]) + std::fabs(b));
+        ASSERT_NEAR(y[i], plain[i] + b, slack) << static_cast<int>(format) << " T " << rows;
+        ASSERT_EQ(y16[i].bits, to_bf16(y[i]).bits);
+      }
+    }
+  }
+}
+
 TEST_P(Matmul, PointersMayBeUnaligned) {
   Random random(6);
   for (const MatrixFormat format : kFormats) {

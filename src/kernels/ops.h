@@ -113,24 +113,27 @@ struct MixesJob {
 };
 inline constexpr int64_t kMaxCopies = 8;
 
-// Attention of the vision tower (vision.md 6): every row sees all rows of its image. One head; row
-// t of q, k, v and out is `stride` (out: `out_stride`) elements after row t - 1. Softmax and value
-// sum are not rounded; the result goes to BF16 once.
+// Attention of the vision tower (vision.md 6) of one head: every row sees all rows of its image.
+// Probabilities are not rounded; the result goes to BF16 once.
 struct FullAttendJob {
-  const bf16* q = nullptr;  // [N, Dh] after RoPE, as k
-  const bf16* k = nullptr;
-  const bf16* v = nullptr;
-  int64_t stride = 0;
-  int64_t rows = 0;  // N
+  const bf16* q = nullptr;  // [N, Dh] after RoPE
+  int64_t q_stride = 0;     // elements between rows
+  const bf16* k = nullptr;  // [N, Dh], dense, after RoPE
+  const bf16* v = nullptr;  // [Dh, N], dense: values turned
+  int64_t rows = 0;         // N
   int64_t head_dim = 0;
-  int64_t row_begin = 0;  // query rows [row_begin, row_end) are computed
+  int64_t row_begin = 0;  // query rows [row_begin, row_end) are computed, at most kFullAttendRows
   int64_t row_end = 0;
   bf16* out = nullptr;  // [N, Dh]
   int64_t out_stride = 0;
-  double* scratch = nullptr;  // full_attend_scratch_doubles(rows, head_dim), one per caller
+  void* scratch =
+      nullptr;  // full_attend_scratch_bytes(rows, head_dim), aligned to 64, one per caller
 };
-inline int64_t full_attend_scratch_doubles(int64_t rows, int64_t head_dim) {
-  return rows + head_dim;
+inline constexpr int64_t kFullAttendRows = 32;
+// Scores in FP32, probabilities as two BF16 parts, their two value sums in FP32. The oracle needs
+// one row of doubles.
+inline int64_t full_attend_scratch_bytes(int64_t rows, int64_t head_dim) {
+  return kFullAttendRows * (8 * rows + 8 * head_dim) + 8 * kFullAttendRows;
 }
 
 enum class RouterScore : uint8_t { kSqrtSoftplus, kSoftmax, kSigmoid };

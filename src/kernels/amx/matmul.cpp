@@ -12,6 +12,7 @@
 #include "kernels/amx/tiles.h"
 #include "kernels/avx512/matmul.h"
 #include "kernels/avx512/weights.h"
+#include "kernels/fast/full_attention.h"
 
 namespace cedra::kernels {
 namespace {
@@ -410,6 +411,7 @@ const Ops& ops() {
     Ops table = avx512::ops();
     table.name = "amx";
     table.matmul = matmul;
+    table.full_attend = fast_full_attend<matmul>;
     return table;
   }();
   return kOps;

@@ -1,6 +1,7 @@
 // The table of the AVX2 level.
 #include "kernels/avx2/matmul.h"
 #include "kernels/fast/attention.h"
+#include "kernels/fast/full_attention.h"
 #include "kernels/fast/quantize.h"
 #include "kernels/fast/rows.h"
 #include "kernels/scalar/scalar.h"
@@ -33,11 +34,11 @@ const Ops& ops() {
       .round_rows = fast_round_rows,
       .router_scores = fast_router_scores,
       .engram_mix = fast_engram_mix,
-      .full_attend = scalar::full_attend,
-      .rope_halves = scalar::rope_halves,
-      .silu_gate = scalar::silu_gate,
+      .full_attend = fast_full_attend<matmul>,
+      .rope_halves = fast_rope_halves,
+      .silu_gate = fast_silu_gate,
       .gelu = scalar::gelu,
-      .add_bf16 = scalar::add_bf16,
+      .add_bf16 = fast_add_bf16,
   };
   return kOps;
 }

@@ -132,5 +132,30 @@ float fast_engram_mix(bf16* x, const bf16* key, const bf16* value, const bf16* q
   return gate;
 }
 
+// ---- vision tower (vision.md 6)
+
+void fast_rope_halves(bf16* x, const float* cosines, const float* sines, int64_t half) {
+  for_lanes(half, [&](auto lanes, int64_t i) {
+    const F16 a = lanes.load(x + i);
+    const F16 b = lanes.load(x + i + half);
+    const F16 c = lanes.load(cosines + i);
+    const F16 s = lanes.load(sines + i);
+    lanes.store(x + i, a * c - b * s);
+    lanes.store(x + i + half, b * c + a * s);
+  });
+}
+
+void fast_silu_gate(const bf16* gate, const bf16* up, int64_t n, bf16* y) {
+  for_lanes(n, [&](auto lanes, int64_t i) {
+    const F16 g = lanes.load(gate + i);
+    lanes.store(y + i, round_bf16_lanes(g / (1.0f + exp_lanes(-g))) * lanes.load(up + i));
+  });
+}
+
+void fast_add_bf16(const bf16* x, int64_t n, bf16* y) {
+  for_lanes(
+      n, [&](auto lanes, int64_t i) { lanes.store(y + i, lanes.load(y + i) + lanes.load(x + i)); });
+}
+
 }  // namespace
 }  // namespace cedra::kernels

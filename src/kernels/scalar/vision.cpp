@@ -11,13 +11,12 @@ namespace cedra::kernels::scalar {
 void full_attend(const FullAttendJob& job) {
   const int64_t dim = job.head_dim;
   const double scale = 1.0 / std::sqrt(static_cast<double>(dim));
-  double* share = job.scratch;             // [N]
-  double* total = job.scratch + job.rows;  // [Dh]
+  double* share = static_cast<double*>(job.scratch);  // [N]
   for (int64_t t = job.row_begin; t < job.row_end; ++t) {
-    const bf16* q = job.q + t * job.stride;
+    const bf16* q = job.q + t * job.q_stride;
     double maximum = -INFINITY;
     for (int64_t s = 0; s < job.rows; ++s) {
-      const bf16* k = job.k + s * job.stride;
+      const bf16* k = job.k + s * dim;
       double dot = 0;
       for (int64_t d = 0; d < dim; ++d) dot += static_cast<double>(to_float(q[d])) * to_float(k[d]);
       share[s] = dot * scale;
@@ -28,14 +27,14 @@ void full_attend(const FullAttendJob& job) {
       share[s] = std::exp(share[s] - maximum);
       sum += share[s];
     }
-    std::fill(total, total + dim, 0.0);
-    for (int64_t s = 0; s < job.rows; ++s) {
-      const double p = share[s] / sum;
-      const bf16* v = job.v + s * job.stride;
-      for (int64_t d = 0; d < dim; ++d) total[d] += p * to_float(v[d]);
-    }
+    for (int64_t s = 0; s < job.rows; ++s) share[s] /= sum;
     bf16* out = job.out + t * job.out_stride;
-    for (int64_t d = 0; d < dim; ++d) out[d] = to_bf16_once(total[d]);
+    for (int64_t d = 0; d < dim; ++d) {
+      const bf16* v = job.v + d * job.rows;
+      double total = 0;
+      for (int64_t s = 0; s < job.rows; ++s) total += share[s] * to_float(v[s]);
+      out[d] = to_bf16_once(total);
+    }
   }
 }
 
