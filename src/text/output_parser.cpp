@@ -74,6 +74,8 @@ struct OutputParser::Impl {
   bool stop_seen = false;
   FinishReason reason = FinishReason::kStop;
   JsonReader reader;
+  std::string shown_end;  // what was shown last, from its last '<' on; empty where no tag began
+  bool dropped = false;   // a tag was taken out between what was shown and `rest()`
 
   std::string_view rest() const { return std::string_view(buffer).substr(at); }
 
@@ -93,6 +95,7 @@ struct OutputParser::Impl {
   }
 
   void emit_text(std::string_view text) {
+    remember_end(text);
     if (state == State::kReasoning) {
       emit(OutputEvent::Kind::kReasoning, text);
     } else if (stops.empty()) {
@@ -106,6 +109,16 @@ struct OutputParser::Impl {
         state = State::kDone;
       }
     }
+  }
+
+  void remember_end(std::string_view text) {
+    constexpr size_t kLongestTag = 64;  // and more
+    if (const size_t start = text.rfind('<'); start != std::string_view::npos) {
+      shown_end = text.substr(start, kLongestTag);
+    } else if (!shown_end.empty()) {
+      shown_end += text.substr(0, kLongestTag);
+    }
+    if (shown_end.size() >= kLongestTag) shown_end.clear();
   }
 
   // Content ends here, for now or for good: nothing of it can become a stop string any more.
@@ -200,8 +213,25 @@ struct OutputParser::Impl {
     return tags;
   }
 
+  // Where a tag was taken out, what stood on its two sides may form another one ("</thi" + "nk>").
+  // Its beginning is shown already; its end is dropped. False: more text is needed.
+  bool step_joined() {
+    const std::string joined = shown_end + std::string(rest().substr(0, 64));
+    const TagSet tags = text_tags();
+    const bool begun = !shown_end.empty() && match_tag(shown_end, tags).kind == Kind::kPartial;
+    const Tag tag = begun ? match_tag(joined, tags) : Tag{};
+    if (tag.kind == Kind::kPartial) return false;
+    if (tag.kind == Kind::kNone) {
+      dropped = false;
+    } else {
+      at += tag.length - shown_end.size();
+    }
+    return true;
+  }
+
   // Reasoning and content.
   bool step_text() {
+    if (dropped) return step_joined();
     const std::string_view text = rest();
     const size_t stop = tools ? text.find_first_of("<\n") : text.find('<');
     if (stop != 0) {
@@ -243,11 +273,16 @@ struct OutputParser::Impl {
 
   // A whole tag in reasoning or content. Those that mean nothing here are dropped.
   void enter(Kind kind) {
+    dropped = true;
     switch (kind) {
       case Kind::kThinkEnd:
-        if (state == State::kReasoning) state = State::kContent;
+        if (state == State::kReasoning) {
+          state = State::kContent;
+          shown_end.clear();
+        }
         break;
       case Kind::kCallsOpen:
+        if (state == State::kReasoning) shown_end.clear();
         flush_stops();
         state = State::kCalls;
         break;

@@ -69,37 +69,15 @@ const std::vector<std::string_view> kPlainWords = {"a",
                                                    "<\uff5cDSML\uff5c x>",
                                                    "\r\n"};
 
-const std::vector<std::string_view> kMarkupWords = {"a",
-                                                    "\n",
-                                                    "\n\n",
-                                                    "<",
-                                                    "text",
-                                                    "\"",
-                                                    ">",
-                                                    "<think>",
-                                                    "</think>",
-                                                    markup::kCallsOpen,
-                                                    markup::kCallsClose,
-                                                    markup::kInvokeOpen,
-                                                    "f\">",
-                                                    "f\">\n",
-                                                    markup::kInvokeClose,
-                                                    markup::kParameterOpen,
-                                                    "city\" string=\"true\">",
-                                                    "n\" string=\"false\">",
-                                                    "arguments\">",
-                                                    "{\"city\": \"x\"}",
-                                                    "5",
-                                                    markup::kParameterClose,
-                                                    "</\uff5cDSML\uff5cinvoke>",
-                                                    "<\uff5cDSML\uff5cinvoke name=\"",
-                                                    "<\uff5cDSML\uff5c",
-                                                    "</\uff5cDSML\uff5c par",
-                                                    markup::kEos,
-                                                    "<|DSML| calls>\n",
-                                                    "<\uff5cDSML\uff5c function_calls>",
-                                                    "\uff5c",
-                                                    "input\" string=\"true\"\n"};
+const std::vector<std::string_view> kMarkupWords = {
+    "a", "\n", "\n\n", "<", "text", "\"", ">", "<think>", "</think>", markup::kCallsOpen,
+    markup::kCallsClose, markup::kInvokeOpen, "f\">", "f\">\n", markup::kInvokeClose,
+    markup::kParameterOpen, "city\" string=\"true\">", "n\" string=\"false\">", "arguments\">",
+    "{\"city\": \"x\"}", "5", markup::kParameterClose, "</\uff5cDSML\uff5cinvoke>",
+    "<\uff5cDSML\uff5cinvoke name=\"", "<\uff5cDSML\uff5c", "</\uff5cDSML\uff5c par", markup::kEos,
+    "<|DSML| calls>\n", "<\uff5cDSML\uff5c function_calls>", "\uff5c", "input\" string=\"true\"\n",
+    // Halves of tags.
+    "</thi", "nk>", "/think>", "</\uff5cDSML\uff5c ca", "lls>"};
 
 ParserOptions options_with_tool(ParserStart start, bool tools) {
   ParserOptions options;
