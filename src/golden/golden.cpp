@@ -1,9 +1,11 @@
+#include "golden/golden.h"
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <ranges>
 
 #include "golden/expected.h"
-#include "golden/golden.h"
+#include "golden/image_items.h"
 #include "golden/judge.h"
 #include "golden/recorder.h"
 #include "golden/session.h"
@@ -31,7 +33,9 @@ class Runner {
       if (expected_.has(name + ".draft_ids")) drafts(name);
     }
     if (expected_.has("replay.ids")) replay();
-    for (const std::string& name : expected_.numbered("image")) image(name);
+    for (const std::string& name : expected_.numbered("image")) {
+      CEDRA_TRY(image_items(judge_, session_, expected_, folder_, name));
+    }
     not_run();
     return judge_.take();
   }
@@ -257,46 +261,6 @@ class Runner {
       judge_.close("replay.step_logits", steps, static_cast<int64_t>(wanted.size()) - 1);
     } else {
       judge_.noisy("replay.step_logits", "replay", steps, static_cast<int64_t>(wanted.size()) - 1);
-    }
-  }
-
-  // The text side of an image prompt: the golden embeddings stand in for the vision tower.
-  void image(const std::string& name) {
-    if (!oracle_ && !judge_.selected(name)) return;
-    const std::vector<int32_t> ids = expected_.ids(name + ".ids");
-    const std::vector<int64_t> types = expected_.integers(name + ".types");
-    const Values embeds = expected_.floats(name + ".embeds");
-    const int64_t dim = model_.text().hidden_size;
-    std::vector<bf16> rows(embeds.size());
-    for (size_t i = 0; i < rows.size(); ++i) rows[i] = to_bf16(embeds[i]);
-    std::vector<model::RowKind> kinds;
-    std::vector<const bf16*> sources;
-    int64_t next = 0;
-    const model::Weights& weights = model_.weights();
-    for (const int64_t type : types) {
-      kinds.push_back(type < 0 ? model::RowKind::kText : model::RowKind::kImage);
-      sources.push_back(type == 0   ? weights.image_start
-                        : type == 1 ? rows.data() + dim * next++
-                        : type == 2 ? weights.image_newline
-                        : type == 3 ? weights.image_end
-                                    : nullptr);
-    }
-    Recorder recorder(nullptr, name);
-    auto sequence = session_.new_sequence();
-    model::Segment segment;
-    segment.sequence = sequence.get();
-    segment.tokens = ids;
-    segment.want = model::Want::kAll;
-    segment.kinds = kinds;
-    segment.embeddings = sources;
-    const Values logits = session_.run(segment, &recorder);
-    const int64_t count = static_cast<int64_t>(ids.size());
-    judge_.equal(name + ".engram_hash", recorder.hash, expected_.integers(name + ".engram_hash"),
-                 count);
-    if (oracle_) {
-      judge_.close(name + ".logits", logits, count);
-    } else {
-      judge_.noisy(name + ".logits", name, logits, count);
     }
   }
 
