@@ -107,6 +107,10 @@ class Chat {
   }
 
   void say(const std::string& line) {
+    if (const Result<> valid = check_utf8("this line", line); !valid) {
+      fmt::print(stderr, "{}\n", valid.error().message);
+      return;
+    }
     conversation_.messages.push_back(text_message(text::Role::kUser, line));
     if (const Result<> done = turn(); !done) {
       conversation_.messages.pop_back();
@@ -153,6 +157,9 @@ class Chat {
 };
 
 int chat(const ChatFlags& flags) {
+  if (const Result<> valid = check_utf8("--system", flags.system); !valid) {
+    return fail(valid.error());
+  }
   Interrupt interrupt;
   const Result<engine::Loaded> loaded = open_engine(flags.engine, &interrupt);
   if (!loaded) return fail(loaded.error());

@@ -78,7 +78,10 @@ void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
   app.add_option("--repetition-penalty", flags.repetition_penalty, "1 = off");
   app.add_option("--frequency-penalty", flags.frequency_penalty, "-2 to 2");
   app.add_option("--presence-penalty", flags.presence_penalty, "-2 to 2");
-  app.add_option("--seed", flags.seed, "same seed, same text (docs/sampling.md)");
+  app.add_option("--seed", flags.seed, "same seed, same text (docs/sampling.md)")
+      ->check([](const std::string& text) {
+        return text.starts_with('-') ? "must not be negative, got " + text : std::string();
+      });
   app.add_option("-n,--max-tokens", flags.max_tokens, "tokens to write (default: what fits)");
   app.add_option("--min-tokens", flags.min_tokens, "no end before so many tokens");
   app.add_flag("--ignore-eos", flags.ignore_eos, "go on after the end of the answer");
@@ -107,7 +110,8 @@ ProgressLine::ProgressLine() : terminal_(::isatty(STDERR_FILENO) == 1) {}
 ProgressLine::~ProgressLine() { clear(); }
 
 void ProgressLine::show(const std::string& text) {
-  if (!terminal_) return;
+  if (!terminal_ || (shown_ && text == text_)) return;
+  text_ = text;
   fmt::print(stderr, "\r\x1b[K{}", text);
   std::fflush(stderr);
   shown_ = true;

@@ -51,6 +51,7 @@ class ProgressLine {
  private:
   bool terminal_;
   bool shown_ = false;
+  std::string text_;
 };
 
 }  // namespace cedra::cli

@@ -1,7 +1,14 @@
 // Entry point: one program, subcommands.
 #include <CLI/CLI.hpp>
+#include <cstdio>
 
 #include "cli/commands.h"
+
+namespace {
+
+constexpr int kUsageError = 2;
+
+}  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app{"cedra: inference engine and server for DeepSeek-V4.1-Flash checkpoints", "cedra"};
@@ -19,6 +26,16 @@ int main(int argc, char** argv) {
   cedra::cli::add_run(app, action);
   cedra::cli::add_chat(app, action);
 
-  CLI11_PARSE(app, argc, argv);
+  // The library would only say that a subcommand is required.
+  const auto named = [&](const CLI::App* command) { return command->check_name(argv[1]); };
+  if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(named).empty()) {
+    std::fprintf(stderr, "cedra: unknown command '%s'; cedra --help lists them\n", argv[1]);
+    return kUsageError;
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsageError;
+  }
   return action ? action() : 0;
 }

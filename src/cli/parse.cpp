@@ -49,6 +49,7 @@ int parse(const ParseArguments& arguments) {
   if (!arguments.check.empty()) return run_check(arguments.check, {feed, nullptr});
   const auto input = read_input(arguments.input);
   if (!input) return fail(input.error());
+  if (const Result<> valid = check_utf8("the input", *input); !valid) return fail(valid.error());
   auto options = parser_options(arguments);
   if (!options) return fail(options.error());
   text::OutputParser parser(std::move(*options));

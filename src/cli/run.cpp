@@ -70,6 +70,8 @@ Result<Input> read_prompt(const RunFlags& flags, const engine::Loaded& loaded) {
                "no prompt: give it as an argument, with --file (- for standard "
                "input), or as --ids");
   }
+  CEDRA_TRY(check_utf8("the prompt", prompt));
+  CEDRA_TRY(check_utf8("--system", flags.system));
   text::Prompt encoded;
   if (flags.raw) {
     encoded = text::completion_prompt(prompt, true);

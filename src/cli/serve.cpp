@@ -101,8 +101,12 @@ void add_serve(CLI::App& app, Action& action) {
   command->add_option("--api-key", flags->api_key, "clients must send it");
   command->add_option("--max-queue", flags->engine.options.max_queue, "requests that wait")
       ->capture_default_str();
-  command->add_option("--max-connections", flags->limits.connections)->capture_default_str();
-  command->add_option("--max-body-bytes", flags->limits.body_bytes)->capture_default_str();
+  command->add_option("--max-connections", flags->limits.connections, "clients connected at once")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  command->add_option("--max-body-bytes", flags->limits.body_bytes, "largest request body")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+      ->capture_default_str();
   command
       ->add_option("--grace-seconds", flags->grace_seconds,
                    "time that running requests get on shutdown")

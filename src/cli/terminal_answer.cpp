@@ -132,6 +132,11 @@ class Printer {
     std::fflush(stdout);
   }
 
+  // An answer that was all reasoning leaves its line open.
+  void finish() {
+    if (reasoning_) fmt::print(stderr, "\n");
+  }
+
  private:
   bool show_reasoning_;
   bool dim_;
@@ -196,6 +201,7 @@ Result<Answer> answer(const engine::Loaded& loaded, engine::Request request,
     }
   }
   progress.clear();
+  printer.finish();
   out.finish = *finish;
   if (finish->error) return std::unexpected(*finish->error);
   const auto first = box->first_token.value_or(Clock::now());

@@ -1,48 +1,21 @@
 // Runs encode, parse and tokenize as programs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <string>
 
+#include "cli/test_program.h"
+
+namespace cedra::cli::testing {
 namespace {
 
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::StartsWith;
-
-struct Ran {
-  int status = -1;
-  std::string output;  // standard output and error
-};
-
-Ran run(const std::string& arguments) {
-  const std::string command = std::string(CEDRA_BINARY) + " " + arguments + " 2>&1";
-  Ran result;
-  std::FILE* pipe = ::popen(command.c_str(), "r");
-  if (pipe == nullptr) return result;
-  std::array<char, 4096> block;
-  while (const size_t got = std::fread(block.data(), 1, block.size(), pipe)) {
-    result.output.append(block.data(), got);
-  }
-  result.status = WEXITSTATUS(::pclose(pipe));
-  return result;
-}
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 const std::string kChat = std::string(CEDRA_SOURCE_DIR) + "/tests/data/chat/";
 const std::string kTokenizer = std::string(" --tokenizer ") + CEDRA_SOURCE_DIR + "/models/tiny";
-
-std::string file_with(const std::string& name, const std::string& text) {
-  const std::string path =
-      (std::filesystem::temp_directory_path() / (name + "." + std::to_string(::getpid()))).string();
-  std::ofstream(path, std::ios::binary) << text;
-  return path;
-}
 
 TEST(TextCommands, CheckTheVectors) {
   const Ran encode = run("encode --check " + kChat + "encode_reference.json");
@@ -64,6 +37,21 @@ TEST(TextCommands, CheckSaysWhatDiffersAndFails) {
   EXPECT_THAT(result.output, EndsWith("1 of 2 cases hold\n"));
   EXPECT_EQ(run("parse --check " + path + ".absent").status, 2);
   std::filesystem::remove(path);
+}
+
+TEST(TextCommands, RefuseWhatIsNoText) {
+  const std::string path = file_with("bytes", "ab\xff");
+  for (const std::string& command : {"parse " + path, "tokenize " + path + kTokenizer}) {
+    const Ran result = run(command);
+    EXPECT_EQ(result.status, 2) << command;
+    EXPECT_EQ(result.output, "cedra: the input is not UTF-8: byte 2 is 0xff\n");
+  }
+  const std::string ids = file_with("ids", "5 512");
+  const Ran result = run("tokenize --decode " + ids + kTokenizer);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(result.output, "cedra: token id 512 is outside the vocabulary (0 to 511)\n");
+  std::filesystem::remove(path);
+  std::filesystem::remove(ids);
 }
 
 TEST(TextCommands, EncodeAndParse) {
@@ -91,3 +79,4 @@ TEST(TextCommands, EncodeAndParse) {
 }
 
 }  // namespace
+}  // namespace cedra::cli::testing

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <memory>
 
+#include "text/utf8.h"
+
 namespace cedra::cli {
 
 Result<std::string> read_input(const std::string& path) {
@@ -26,6 +28,18 @@ Result<std::string> read_input(const std::string& path) {
   if (std::ferror(file) != 0)
     return err(Code::kIo, "cannot read {}: {}", path, std::strerror(errno));
   return out;
+}
+
+Result<> check_utf8(std::string_view what, std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const text::DecodedChar c = text::decode_char(text, at);
+    if (!c.valid) {
+      return err(Code::kInvalid, "{} is not UTF-8: byte {} is 0x{:02x}", what, at,
+                 static_cast<unsigned char>(text[at]));
+    }
+    at += c.length;
+  }
+  return {};
 }
 
 Result<std::optional<text::Tokenizer>> load_tokenizer(const std::string& path) {

@@ -13,6 +13,9 @@ namespace cedra::cli {
 // A file's bytes, or standard input's for "-".
 Result<std::string> read_input(const std::string& path);
 
+// kInvalid, with the place of the first wrong byte, for what is not UTF-8. `what` names the text.
+Result<> check_utf8(std::string_view what, std::string_view text);
+
 // nullopt for an empty path.
 Result<std::optional<text::Tokenizer>> load_tokenizer(const std::string& path);
 

@@ -44,9 +44,15 @@ int tokenize(const TokenizeArguments& arguments) {
   if (arguments.decode) {
     const auto ids = parse_ids(*input);
     if (!ids) return fail(ids.error());
+    for (const int32_t id : *ids) {
+      if (id >= 0 && id < model.size()) continue;
+      return fail({Code::kInvalid, fmt::format("token id {} is outside the vocabulary (0 to {})",
+                                               id, model.size() - 1)});
+    }
     fmt::print("{}", model.decode(*ids));
     return 0;
   }
+  if (const Result<> valid = check_utf8("the input", *input); !valid) return fail(valid.error());
   fmt::print("{}\n",
              fmt::join(arguments.plain ? model.encode_plain(*input) : model.encode(*input), " "));
   return 0;
