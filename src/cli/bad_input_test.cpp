@@ -107,6 +107,9 @@ TEST(BadInput, IsRefusedWithAMessage) {
       {"run " + tiny + " --ids 0,512", "token id 512 is outside the vocabulary (0 to 511)"},
       {"run " + tiny + " --ids 0,x", "found \"x\""},
       {"run " + tiny + " a --isa frob", "'frob'"},
+      {"run " + tiny + " a --memory-budget -5", "not in range"},
+      {"run " + tiny + " a --threads 100000", "not in range 0 to 1024"},
+      {"run " + tiny + " a --threads -1", "not in range 0 to 1024"},
       {"run " + tiny + " a --seed -1", "must not be negative, got -1"},
       {"run " + tiny + " a --temperature nan", "temperature must be between"},
       {"run " + tiny + " a -n 0", "max_tokens must be at least 1, got 0"},
@@ -125,6 +128,16 @@ TEST(BadInput, IsRefusedWithAMessage) {
   }
   fs::remove(bytes);
   fs::remove(long_prompt);
+}
+
+// Help names the levels as --isa takes them.
+TEST(Help, NamesTheLevels) {
+  for (const char* command : {"run", "chat", "serve", "golden"}) {
+    const Ran result = run(std::string(command) + " --help");
+    EXPECT_EQ(result.status, 0);
+    EXPECT_THAT(result.output, HasSubstr("oracle, avx2, avx512, amx")) << command;
+  }
+  EXPECT_EQ(run("run " + kTiny.string() + " a -n 1 --isa oracle").status, 0);
 }
 
 // All of it went to the reasoning, on standard error: the figures have a line of their own.

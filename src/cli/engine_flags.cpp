@@ -16,8 +16,9 @@ void add_engine_flags(CLI::App& app, EngineFlags& flags) {
   app.add_option("model", flags.folder, "checkpoint folder")->required();
   engine::Options& o = flags.options;
   app.add_option("--isa", o.isa,
-                 "kernel level: scalar, avx2, avx512, amx (default: the best here)");
-  app.add_option("--threads", o.threads, "worker threads (default: one per usable core)");
+                 "kernel level: oracle, avx2, avx512, amx (default: the best here)");
+  app.add_option("--threads", o.threads, "worker threads (default: one per usable core)")
+      ->check(CLI::Range(0, 1024));
   app.add_option("--max-model-len", o.max_model_len,
                  "context: prompt and answer together (default: the checkpoint's)");
   app.add_option("--max-num-seqs", o.max_num_seqs, "requests that run at once")
@@ -39,7 +40,8 @@ void add_engine_flags(CLI::App& app, EngineFlags& flags) {
       ->capture_default_str();
   app.add_option("--memory-budget", o.memory_budget,
                  "bytes beside the mapped weights, also 512M or 8G (default: from the machine)")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 60));
   app.add_flag("--follow-symlinks", o.follow_symlinks, "follow links that leave the folder");
 }
 
