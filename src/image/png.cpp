@@ -20,11 +20,37 @@ std::unexpected<Error> damaged(int status) {
   return err(Code::kCorrupt, "the PNG image is damaged or incomplete: {}", spng_strerror(status));
 }
 
-// 16-bit samples to 8 bits, value / 257 rounded.
-std::vector<uint8_t> narrow(const std::vector<uint16_t>& wide) {
-  std::vector<uint8_t> out(wide.size());
-  for (size_t i = 0; i < wide.size(); ++i) out[i] = static_cast<uint8_t>((wide[i] + 128) / 257);
-  return out;
+// Where the pixels of a pass stand (PNG specification 8.2): first column and step. Rows are the
+// library's business.
+struct Columns {
+  size_t first;
+  size_t step;
+};
+constexpr Columns kPasses[] = {{0, 8}, {4, 8}, {0, 4}, {2, 4}, {0, 2}, {1, 2}, {0, 1}};
+
+// 16-bit samples as 8-bit RGBA, value / 257 rounded, row by row: the wide ones of a whole picture
+// would take twice the room.
+Result<std::vector<uint8_t>> decode_wide(spng_ctx* png, const spng_ihdr& header) {
+  constexpr int kFlags = SPNG_DECODE_TRNS | SPNG_DECODE_PROGRESSIVE;
+  if (const int status = spng_decode_image(png, nullptr, 0, SPNG_FMT_RGBA16, kFlags)) {
+    return damaged(status);
+  }
+  const size_t width = header.width;
+  std::vector<uint8_t> canvas(4 * width * header.height);
+  std::vector<uint16_t> row(4 * width);
+  for (int status = SPNG_OK; status != SPNG_EOI;) {
+    spng_row_info info;
+    if (const int failed = spng_get_row_info(png, &info)) return damaged(failed);
+    status = spng_decode_scanline(png, row.data(), row.size() * sizeof(uint16_t));
+    if (status != SPNG_OK && status != SPNG_EOI) return damaged(status);
+    const Columns columns = header.interlace_method != 0 ? kPasses[info.pass] : Columns{0, 1};
+    const uint16_t* from = row.data();
+    for (size_t x = columns.first; x < width; x += columns.step, from += 4) {
+      uint8_t* to = canvas.data() + 4 * (info.row_num * width + x);
+      for (size_t c = 0; c < 4; ++c) to[c] = static_cast<uint8_t>((from[c] + 128) / 257);
+    }
+  }
+  return canvas;
 }
 
 }  // namespace
@@ -45,18 +71,14 @@ Result<Picture> decode_png(Bytes bytes, const DecodeOptions& options) {
   const bool has_alpha = header.color_type == SPNG_COLOR_TYPE_GRAYSCALE_ALPHA ||
                          header.color_type == SPNG_COLOR_TYPE_TRUECOLOR_ALPHA ||
                          spng_get_trns(png, &transparency) == 0;
-  const bool wide = header.bit_depth == 16;
-  const int format = wide ? SPNG_FMT_RGBA16 : has_alpha ? SPNG_FMT_RGBA8 : SPNG_FMT_RGB8;
-  size_t size = 0;
-  if (const int status = spng_decoded_image_size(png, format, &size)) return damaged(status);
   Picture picture{header.width, header.height, {}};
-  if (wide) {
-    std::vector<uint16_t> samples(size / sizeof(uint16_t));
-    if (const int status = spng_decode_image(png, samples.data(), size, format, SPNG_DECODE_TRNS)) {
-      return damaged(status);
-    }
-    picture = flatten(header.width, header.height, narrow(samples), options.alpha);
+  if (header.bit_depth == 16) {
+    CEDRA_ASSIGN(std::vector<uint8_t> samples, decode_wide(png, header));
+    picture = flatten(header.width, header.height, std::move(samples), options.alpha);
   } else {
+    const int format = has_alpha ? SPNG_FMT_RGBA8 : SPNG_FMT_RGB8;
+    size_t size = 0;
+    if (const int status = spng_decoded_image_size(png, format, &size)) return damaged(status);
     std::vector<uint8_t> samples(size);
     if (const int status = spng_decode_image(png, samples.data(), size, format, SPNG_DECODE_TRNS)) {
       return damaged(status);

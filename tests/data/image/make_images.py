@@ -111,6 +111,8 @@ def pngs():
     narrow = ((wide * 2 + 257) // 514).astype(np.uint8)
     write_png("rgb16.png", wide, 2, 16)
     expect("rgb16.png", "hosted", narrow)
+    write_png("interlaced16.png", wide, 2, 16, [wide[y::dy, x::dx] for x, y, dx, dy in adam7])
+    expect("interlaced16.png", "hosted", narrow)
     write_png("grey16.png", wide[:, :, :1], 0, 16)
     expect("grey16.png", "hosted", narrow[:, :, :1].repeat(3, 2))
     write_png("rgba16.png", np.dstack([wide, wide[:, ::-1, 0]]), 6, 16)
