@@ -109,6 +109,11 @@ struct Stats {
   int64_t finished = 0;
   int64_t cancelled = 0;
   int64_t steps = 0;
+  // Time of all steps with everything around them (waiting for work is not), and of that, the
+  // forward pass and the choice of tokens. The rest is overhead: scheduling, bookkeeping, sinks.
+  double step_seconds = 0;
+  double forward_seconds = 0;
+  double sampling_seconds = 0;
   int64_t cache_blocks_used = 0;    // by running requests
   int64_t cache_blocks_cached = 0;  // held for later requests, some of them also used
   int64_t cache_blocks_total = 0;

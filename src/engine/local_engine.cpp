@@ -10,6 +10,14 @@ namespace cedra::engine {
 
 using Clock = std::chrono::steady_clock;
 
+namespace {
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+}  // namespace
+
 Result<std::unique_ptr<LocalEngine>> LocalEngine::create(std::unique_ptr<model::Model> model,
                                                          const kernels::Ops& ops,
                                                          const Options& options, EnginePlan plan,
@@ -139,10 +147,14 @@ void LocalEngine::drain(std::chrono::milliseconds grace) {
 
 void LocalEngine::loop() {
   while (wait_for_work()) {
+    const Clock::time_point begin = Clock::now();
     take_inbox();
     expire();
     admit();
-    if (!running_.empty()) step();
+    if (!running_.empty()) {
+      step();
+      totals_.step_seconds += seconds_since(begin);
+    }
     publish_stats();
   }
 }
@@ -336,7 +348,9 @@ void LocalEngine::step() {
     });
     segments_[i].captures = job.captures;
   }
+  const Clock::time_point begin = Clock::now();
   forward_->run(segments_);
+  totals_.forward_seconds += seconds_since(begin);
   ++totals_.steps;
   after_step(ran_, ran_rows_);
   std::erase_if(running_, [](const auto& job) { return job->sink == nullptr; });
@@ -419,7 +433,7 @@ void LocalEngine::after_step(std::span<Job* const> ran, std::span<const int64_t>
     if (wanted >= tile_end) {
       tile_begin = wanted;
       tile_end = std::min(wanted + tile, forward_->wanted_rows());
-      logits = forward_->logits(tile_begin, tile_end - tile_begin);
+      logits = compute_logits(tile_begin, tile_end - tile_begin);
     }
     return logits + (wanted - tile_begin) * info_.vocab_size;
   };
@@ -455,6 +469,13 @@ void LocalEngine::after_step(std::span<Job* const> ran, std::span<const int64_t>
   }
 }
 
+const float* LocalEngine::compute_logits(int64_t first, int64_t count) {
+  const Clock::time_point begin = Clock::now();
+  const float* logits = forward_->logits(first, count);
+  totals_.forward_seconds += seconds_since(begin);
+  return logits;
+}
+
 Token LocalEngine::make_token(int32_t id, const float* logits, int top) {
   Token token;
   token.id = id;
@@ -470,7 +491,9 @@ Token LocalEngine::make_token(int32_t id, const float* logits, int top) {
 void LocalEngine::take_token(Job& job, const float* logits) {
   const SamplingParams& sampling = job.request.sampling;
   const std::span<const float> row(logits, static_cast<size_t>(info_.vocab_size));
+  const Clock::time_point begin = Clock::now();
   const Result<int32_t> sampled = sampler_.sample(row, *job.sampling);
+  totals_.sampling_seconds += seconds_since(begin);
   if (!sampled.has_value()) {
     finish(job, FinishReason::kError, std::nullopt, sampled.error());
     return;

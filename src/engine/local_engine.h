@@ -90,6 +90,7 @@ class LocalEngine final : public Engine {
   void after_step(std::span<Job* const> ran, std::span<const int64_t> rows);
   void take_token(Job& job, const float* logits);
   Token make_token(int32_t id, const float* logits, int top);
+  const float* compute_logits(int64_t first, int64_t count);
   void finish(Job& job, FinishReason reason, std::optional<int32_t> stop_token = std::nullopt,
               std::optional<Error> error = std::nullopt);
   void release(Job& job);

@@ -191,6 +191,13 @@ TEST(ApiData, MetricsCountWhatHappened) {
   EXPECT_NE(text.find("vllm:time_to_first_token_seconds_bucket" + label + ",le=\"+Inf\"} 1\n"),
             std::string::npos);
   EXPECT_NE(text.find("cedra:responses_4xx_total" + label + "} 1\n"), std::string::npos);
+  for (const char* name :
+       {"request_queue_time_seconds", "request_prefill_time_seconds", "request_decode_time_seconds",
+        "request_prompt_tokens", "request_generation_tokens", "e2e_request_latency_seconds"}) {
+    EXPECT_NE(text.find(std::string("vllm:") + name + "_count" + label + "} 1\n"),
+              std::string::npos)
+        << name;
+  }
 }
 
 }  // namespace

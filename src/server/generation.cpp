@@ -17,6 +17,7 @@ class ChoiceSink final : public engine::Sink {
   ChoiceSink(std::shared_ptr<Generation> generation, size_t choice)
       : generation_(std::move(generation)), choice_(choice) {}
 
+  void on_prefill(int64_t, int64_t) override { generation_->on_prefill(choice_); }
   void on_prompt_logprobs(std::span<const engine::Token> tokens) override {
     generation_->on_prompt_logprobs(choice_, tokens);
   }
@@ -41,7 +42,7 @@ Generation::Generation(engine::Engine& engine, const text::Tokenizer& tokenizer,
       identity_(std::move(identity)),
       exchange_(std::move(exchange)),
       arrival_(arrival),
-      last_token_(plan_.choices()) {
+      times_(plan_.choices()) {
   for (size_t i = 0; i < plan_.choices(); ++i) {
     choices_.push_back(Choice::make(plan_, tokenizer, identity_, i));
   }
@@ -103,17 +104,27 @@ void Generation::cancel() {
   for (const engine::RequestId id : ids) engine_->cancel(id);
 }
 
+void Generation::on_prefill(size_t choice) {
+  const std::lock_guard lock(mutex_);
+  Times& times = times_[choice];
+  if (times.scheduled != Clock::time_point()) return;
+  times.scheduled = Clock::now();
+  metrics_->queue.observe(seconds_between(arrival_, times.scheduled));
+}
+
 bool Generation::on_token(size_t choice, const engine::Token& token) {
   const Clock::time_point now = Clock::now();
   const std::lock_guard lock(mutex_);
   if (dead_) return true;  // being cancelled: that is how it shall end, not as complete
-  Clock::time_point& last = last_token_[choice];
-  if (last == Clock::time_point()) {
+  Times& times = times_[choice];
+  if (times.first_token == Clock::time_point()) {
+    times.first_token = now;
     metrics_->time_to_first_token.observe(seconds_between(arrival_, now));
+    metrics_->prefill.observe(seconds_between(times.scheduled, now));
   } else {
-    metrics_->inter_token.observe(seconds_between(last, now));
+    metrics_->inter_token.observe(seconds_between(times.last_token, now));
   }
-  last = now;
+  times.last_token = now;
   const bool more = choices_[choice]->token(token, events_);
   deliver_locked();
   return more || dead_;
@@ -126,8 +137,14 @@ void Generation::on_prompt_logprobs(size_t choice, std::span<const engine::Token
 
 void Generation::on_finish(size_t choice, const engine::Finish& finish) {
   count_finish(finish.reason);
-  metrics_->end_to_end.observe(seconds_between(arrival_, Clock::now()));
+  const Clock::time_point now = Clock::now();
+  metrics_->end_to_end.observe(seconds_between(arrival_, now));
+  metrics_->prompt_tokens.observe(static_cast<double>(finish.usage.prompt_tokens));
+  metrics_->generated_tokens.observe(static_cast<double>(finish.usage.completion_tokens));
   const std::lock_guard lock(mutex_);
+  if (times_[choice].first_token != Clock::time_point()) {
+    metrics_->decode.observe(seconds_between(times_[choice].first_token, now));
+  }
   ++finished_;
   usage_.completion_tokens += finish.usage.completion_tokens;
   if (choice % static_cast<size_t>(plan_.n) == 0) {

@@ -31,6 +31,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void run();
   void cancel();
 
+  void on_prefill(size_t choice);
   bool on_token(size_t choice, const engine::Token& token);
   void on_prompt_logprobs(size_t choice, std::span<const engine::Token> tokens);
   void on_finish(size_t choice, const engine::Finish& finish);
@@ -49,7 +50,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   std::mutex mutex_;
   std::vector<std::unique_ptr<Choice>> choices_;
-  std::vector<std::chrono::steady_clock::time_point> last_token_;  // per choice; epoch = none yet
+  struct Times {  // the epoch: not yet
+    std::chrono::steady_clock::time_point scheduled, first_token, last_token;
+  };
+  std::vector<Times> times_;  // per choice
   std::vector<engine::RequestId> ids_;
   std::string events_;  // rendered, not yet written
   ResponseUsage usage_;

@@ -28,12 +28,12 @@ Histogram::Histogram(std::initializer_list<double> bounds) : count_(bounds.size(
   std::copy_n(bounds.begin(), std::min(count_, kMaxBounds), bounds_.begin());
 }
 
-void Histogram::observe(double seconds) {
+void Histogram::observe(double value) {
   const auto end = bounds_.begin() + static_cast<ptrdiff_t>(count_);
-  const auto bucket = std::lower_bound(bounds_.begin(), end, seconds) - bounds_.begin();
+  const auto bucket = std::lower_bound(bounds_.begin(), end, value) - bounds_.begin();
   buckets_[static_cast<size_t>(bucket)].fetch_add(1, std::memory_order_relaxed);
-  nanoseconds_.fetch_add(static_cast<uint64_t>(std::max(seconds, 0.0) * 1e9),
-                         std::memory_order_relaxed);
+  billionths_.fetch_add(static_cast<uint64_t>(std::max(value, 0.0) * 1e9),
+                        std::memory_order_relaxed);
 }
 
 void Histogram::write(std::string& out, std::string_view name, std::string_view help,
@@ -47,7 +47,7 @@ void Histogram::write(std::string& out, std::string_view name, std::string_view 
   }
   total += buckets_[count_].load(std::memory_order_relaxed);
   fmt::format_to(to, "{}_bucket{{{},le=\"+Inf\"}} {}\n", name, labels, total);
-  const double sum = static_cast<double>(nanoseconds_.load(std::memory_order_relaxed)) * 1e-9;
+  const double sum = static_cast<double>(billionths_.load(std::memory_order_relaxed)) * 1e-9;
   fmt::format_to(to, "{}_sum{{{}}} {}\n{}_count{{{}}} {}\n", name, labels, sum, name, labels,
                  total);
 }
@@ -90,7 +90,22 @@ std::string prometheus_text(const Metrics& metrics, const engine::Stats& stats,
                             labels);
   metrics.end_to_end.write(out, "vllm:e2e_request_latency_seconds", "From request to its end.",
                            labels);
+  metrics.queue.write(out, "vllm:request_queue_time_seconds", "Until the prompt's first rows ran.",
+                      labels);
+  metrics.prefill.write(out, "vllm:request_prefill_time_seconds",
+                        "From the prompt's first rows to the first token.", labels);
+  metrics.decode.write(out, "vllm:request_decode_time_seconds", "From the first token to the end.",
+                       labels);
+  metrics.prompt_tokens.write(out, "vllm:request_prompt_tokens", "Prompt tokens of a request.",
+                              labels);
+  metrics.generated_tokens.write(out, "vllm:request_generation_tokens",
+                                 "Tokens generated for a request.", labels);
   value("cedra:engine_steps_total", "counter", "Steps of the engine.", stats.steps);
+  value("cedra:engine_step_seconds_total", "counter", "Time of all steps.", stats.step_seconds);
+  value("cedra:engine_forward_seconds_total", "counter", "Of that, the forward pass.",
+        stats.forward_seconds);
+  value("cedra:engine_sampling_seconds_total", "counter", "Of that, the choice of tokens.",
+        stats.sampling_seconds);
   value("cedra:requests_cancelled_total", "counter", "Choices cancelled in the engine.",
         stats.cancelled);
   value("cedra:requests_refused_total", "counter", "Requests refused for load or shutdown.",

@@ -15,9 +15,9 @@ namespace cedra::server {
 class Histogram {
  public:
   static constexpr size_t kMaxBounds = 20;
-  // Ascending upper bounds in seconds; the last bucket (+Inf) is implied.
+  // Ascending upper bounds, in seconds or tokens; the last bucket (+Inf) is implied.
   explicit Histogram(std::initializer_list<double> bounds);
-  void observe(double seconds);
+  void observe(double value);
   void write(std::string& out, std::string_view name, std::string_view help,
              std::string_view labels) const;
 
@@ -25,7 +25,7 @@ class Histogram {
   std::array<double, kMaxBounds> bounds_{};
   size_t count_ = 0;
   std::array<std::atomic<uint64_t>, kMaxBounds + 1> buckets_{};
-  std::atomic<uint64_t> nanoseconds_{0};
+  std::atomic<uint64_t> billionths_{0};  // of the sum
 };
 
 struct Metrics {
@@ -35,6 +35,17 @@ struct Metrics {
                         0.2,    0.3,   0.4,    0.5,   0.75, 1.0,   2.5,  5.0,   10.0};
   Histogram end_to_end{0.01, 0.05, 0.1,  0.3,  0.5,  0.8,  1.0,   1.5,   2.0,   2.5,
                        5.0,  10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 480.0, 1920.0};
+  // Parts of it: until the first rows of the prompt ran, until the first token, until the end.
+  Histogram queue{0.01, 0.05, 0.1,  0.3,  0.5,  0.8,  1.0,   1.5,   2.0,   2.5,
+                  5.0,  10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 480.0, 1920.0};
+  Histogram prefill{0.01, 0.05, 0.1,  0.3,  0.5,  0.8,  1.0,   1.5,   2.0,   2.5,
+                    5.0,  10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 480.0, 1920.0};
+  Histogram decode{0.01, 0.05, 0.1,  0.3,  0.5,  0.8,  1.0,   1.5,   2.0,   2.5,
+                   5.0,  10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 480.0, 1920.0};
+  Histogram prompt_tokens{1,    2,    5,     10,    20,    50,     100,    200,    500,    1000,
+                          2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000};
+  Histogram generated_tokens{1,    2,    5,     10,    20,    50,     100,    200,    500,    1000,
+                             2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000};
   std::atomic<uint64_t> finished_stop{0};
   std::atomic<uint64_t> finished_length{0};
   std::atomic<uint64_t> finished_aborted{0};
