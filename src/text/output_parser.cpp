@@ -44,17 +44,9 @@ struct OutputParser::Impl {
   explicit Impl(ParserOptions given)
       : options(std::move(given)), tools(!options.tools.empty()), stops(std::move(options.stop)) {
     if (options.eos_in_text) eos = tag_set(Kind::kEos);
-    switch (options.start) {
-      case ParserStart::kReasoning:
-        state = State::kReasoning;
-        break;
-      case ParserStart::kContent:
-        state = State::kContent;
-        break;
-      case ParserStart::kCalls:
-        state = State::kCalls;
-        break;
-    }
+    state = options.start == ParserStart::kReasoning ? State::kReasoning
+            : options.start == ParserStart::kContent ? State::kContent
+                                                     : State::kCalls;
   }
 
   ParserOptions options;
@@ -298,9 +290,10 @@ struct OutputParser::Impl {
     }
   }
 
-  void open_invoke() {
+  void open_invoke() { collect_name(State::kName); }
+  void collect_name(State next) {
     name.clear();
-    state = State::kName;
+    state = next;
   }
 
   bool step_calls() {
@@ -335,15 +328,18 @@ struct OutputParser::Impl {
     return true;
   }
 
-  bool step_name() {
+  // Adds what stands before the next of `ends` to the name; false if one of them is next.
+  bool take_name(const char* ends) {
     const std::string_view text = rest();
-    const size_t stop = text.find_first_of("\"\n<");
-    if (stop != 0) {
-      const size_t size = std::min(stop, text.size());
-      name += text.substr(0, size);
-      at += size;
-      return true;
-    }
+    const size_t size = std::min(text.find_first_of(ends), text.size());
+    name += text.substr(0, size);
+    at += size;
+    return size > 0;
+  }
+
+  bool step_name() {
+    if (take_name("\"\n<")) return true;
+    const std::string_view text = rest();
     if (text.front() == '<') return step_name_broken(State::kInvoke);
     ++at;
     if (text.front() == '"') {
@@ -409,8 +405,7 @@ struct OutputParser::Impl {
         return true;
       case Kind::kParameterOpen:
         at += tag.length;
-        name.clear();
-        state = State::kKey;
+        collect_name(State::kKey);
         return true;
       case Kind::kInvokeClose:
         at += tag.length;
@@ -431,14 +426,8 @@ struct OutputParser::Impl {
   }
 
   bool step_key() {
+    if (take_name("\"<")) return true;
     const std::string_view text = rest();
-    const size_t stop = text.find_first_of("\"<");
-    if (stop != 0) {
-      const size_t size = std::min(stop, text.size());
-      name += text.substr(0, size);
-      at += size;
-      return true;
-    }
     if (text.front() == '<') return step_name_broken(State::kInvoke);
     // Names are not escaped: only a quote with the rest of a tag behind it is the closing one.
     struct Ending {
