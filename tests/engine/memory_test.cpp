@@ -3,42 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstdlib>
-#include <new>
 #include <thread>
 
 #include "engine/engine_rig.h"
 #include "plan/memory_plan.h"
 
-namespace {
-std::atomic<int64_t> g_allocations{0};  // of all threads
-
-void* counted(std::size_t size, std::size_t align) {
-  ++g_allocations;
-  void* memory = align > alignof(std::max_align_t)
-                     ? std::aligned_alloc(align, (size + align - 1) / align * align)
-                     : std::malloc(std::max<std::size_t>(size, 1));
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-}  // namespace
-
-void* operator new(std::size_t size) { return counted(size, 0); }
-void* operator new[](std::size_t size) { return counted(size, 0); }
-void* operator new(std::size_t size, std::align_val_t align) {
-  return counted(size, static_cast<std::size_t>(align));
-}
-void* operator new[](std::size_t size, std::align_val_t align) {
-  return counted(size, static_cast<std::size_t>(align));
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+// counting_new.cpp: calls of operator new in this process so far.
+int64_t allocations();
 
 namespace cedra::engine::testing {
 namespace {
@@ -48,13 +19,13 @@ class Quiet final : public Sink {
  public:
   void on_prefill(int64_t done, int64_t total) override {
     // From the second chunk to the last: admission is over, the slot is in use.
-    if (prefill_begin < 0) prefill_begin = g_allocations;
-    if (done == total) prefill_end = g_allocations;
+    if (prefill_begin < 0) prefill_begin = allocations();
+    if (done == total) prefill_end = allocations();
   }
   bool on_token(const Token&) override {
     ++tokens;
-    if (tokens == 5) decode_begin = g_allocations;
-    if (tokens == 105) decode_end = g_allocations;
+    if (tokens == 5) decode_begin = allocations();
+    if (tokens == 105) decode_end = allocations();
     return true;
   }
   void on_finish(const Finish&) override { finished = true; }
