@@ -61,7 +61,7 @@ class Watch final : public Sink {
     last_bytes = plan::resident_bytes();
     reason = finish.reason;
     const std::lock_guard lock(mutex);
-    done = true;
+    finished = true;
     changed.notify_all();
   }
   int64_t chunks = 0, first_rows = 0, first_bytes = 0, rows = 0, bytes = 0, tokens = 0,
@@ -69,7 +69,7 @@ class Watch final : public Sink {
   FinishReason reason = FinishReason::kError;
   std::mutex mutex;
   std::condition_variable changed;
-  bool done = false;
+  bool finished = false;
 };
 
 TEST_F(LongContext, TakesThePlannedBytesPerTokenAndNothingElse) {
@@ -92,7 +92,7 @@ TEST_F(LongContext, TakesThePlannedBytesPerTokenAndNothingElse) {
   ASSERT_TRUE(loaded.engine->submit(std::move(request), sink).has_value());
   {
     std::unique_lock lock(sink->mutex);
-    sink->changed.wait(lock, [&] { return sink->done; });
+    sink->changed.wait(lock, [&] { return sink->finished; });
   }
   EXPECT_EQ(sink->reason, FinishReason::kLength);
   EXPECT_EQ(sink->tokens, kAnswer);
