@@ -109,6 +109,41 @@ std::vector<std::string> Expected::numbered(const std::string& kind) const {
   return names;
 }
 
+Result<> Expected::check_inputs(int64_t vocab_size) const {
+  std::vector<std::string> groups;
+  for (const auto& [name, tensor] : tensors_) {
+    const std::string group = name.substr(0, name.find('.'));
+    if (groups.empty() || groups.back() != group) groups.push_back(group);
+  }
+  for (const std::string& group : groups) {
+    const std::vector<int64_t> tokens = integers(group + ".ids");
+    if (tokens.empty()) {
+      return err(Code::kCorrupt, "expected.safetensors: {}.ids is missing or empty", group);
+    }
+    for (const int64_t id : tokens) {
+      if (id < 0 || id >= vocab_size) {
+        return err(Code::kCorrupt, "expected.safetensors: {}.ids has {}, the vocabulary is 0..{}",
+                   group, id, vocab_size - 1);
+      }
+    }
+    for (const int64_t row : integers(group + ".rows")) {
+      if (row < 0 || row >= static_cast<int64_t>(tokens.size())) {
+        return err(Code::kCorrupt, "expected.safetensors: {}.rows has {}, positions are 0..{}",
+                   group, row, tokens.size() - 1);
+      }
+    }
+  }
+  for (const char* name :
+       {"spec.greedy", "spec.draft_ids", "spec_short.draft_ids", "replay.greedy"}) {
+    for (const int64_t id : integers(name)) {
+      if (id >= 0 && id < vocab_size) continue;
+      return err(Code::kCorrupt, "expected.safetensors: {} has {}, the vocabulary is 0..{}", name,
+                 id, vocab_size - 1);
+    }
+  }
+  return {};
+}
+
 std::optional<Noise> Expected::noise(const std::string& sequence) const {
   const auto found = noise_.find(sequence);
   if (found == noise_.end()) return std::nullopt;

@@ -36,6 +36,11 @@ class Expected {
   // "seq1", "seq17", ... in number order; likewise for "image".
   std::vector<std::string> numbered(const std::string& kind) const;
   std::optional<Noise> noise(const std::string& sequence) const;
+  bool has_noise() const { return !noise_.empty(); }
+
+  // Whether the inputs can be run: every group has its ids, ids are in the vocabulary, rows are
+  // positions. kCorrupt, naming the item.
+  Result<> check_inputs(int64_t vocab_size) const;
 
  private:
   Expected() = default;

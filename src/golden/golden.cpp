@@ -105,7 +105,8 @@ class Runner {
     for (const auto& [layer, chosen] : recorder.selections) {
       const std::string item = fmt::format("{}.index_topk.{}", name, layer);
       if (!expected_.has(item)) continue;
-      const int64_t width = expected_.shape(item)[1];
+      // As wide as the last row's selection can be; what lies behind is -1 on our side.
+      const int64_t width = std::max(expected_.shape(item)[1], widest(chosen, recorder));
       std::vector<int64_t> kept;
       for (const int64_t row : rows) {
         const auto begin = chosen.begin() + row * recorder.selection_width;
@@ -113,6 +114,16 @@ class Runner {
       }
       judge_.equal(item, kept, expected_.integers(item), static_cast<int64_t>(rows.size()));
     }
+  }
+
+  // Columns of a selection that hold a row anywhere.
+  static int64_t widest(const std::vector<int32_t>& chosen, const Recorder& recorder) {
+    int64_t most = 0;
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      if (chosen[i] < 0) continue;
+      most = std::max(most, static_cast<int64_t>(i) % recorder.selection_width + 1);
+    }
+    return most;
   }
 
   void modules(const std::string& name, const Recorder& recorder, int64_t rows) {
@@ -180,7 +191,7 @@ class Runner {
 
   // A draft after the prompt and after every golden token that follows.
   void drafts(const std::string& name) {
-    if (!judge_.selected(name + ".")) return;
+    if (!judge_.group_selected(name + ".")) return;
     const std::vector<int64_t> wanted = expected_.integers(name + ".draft_ids");
     const std::vector<int64_t> shape = expected_.shape(name + ".draft_ids");
     const int64_t width = shape[1] - 1;
@@ -229,7 +240,7 @@ class Runner {
   void replay() {
     const std::vector<int32_t> prompt = expected_.ids("replay.ids");
     const std::vector<int64_t> wanted = expected_.integers("replay.greedy");
-    if (!judge_.selected("replay.")) return;
+    if (!judge_.group_selected("replay.")) return;
     auto sequence = session_.new_sequence();
     sequence->begin_prefill();
     model::Segment segment;
@@ -308,6 +319,7 @@ int64_t Report::failed() const { return std::ranges::count(items, Verdict::kFail
 Result<Report> run(const std::filesystem::path& folder, const Options& options) {
   CEDRA_ASSIGN(const Expected expected, Expected::load(folder));
   CEDRA_ASSIGN(const std::unique_ptr<model::Model> model, load_model(folder));
+  CEDRA_TRY(expected.check_inputs(model->text().vocab_size));
   SessionOptions session_options;
   session_options.isa = options.isa;
   session_options.threads = options.threads;

@@ -38,8 +38,9 @@ double largest_difference(const Values& computed, const Values& wanted, int64_t 
   double worst = 0;
   for (int64_t i = begin; i < begin + width; ++i) {
     const double d = std::abs(static_cast<double>(computed[i]) - wanted[i]);
-    worst =
-        std::isnan(d) ? INFINITY : std::max(worst, d / std::max(1.0, std::abs(double{wanted[i]})));
+    const double relative = d / std::max(1.0, std::abs(double{wanted[i]}));
+    worst = std::isfinite(relative) ? std::max(worst, relative) : INFINITY;
+    if (std::isinf(worst)) return worst;
   }
   return worst;
 }
@@ -59,6 +60,12 @@ int64_t argmax(Item& item, const Values& computed, const Values& wanted, int64_t
 }
 
 }  // namespace
+
+bool Judge::group_selected(const std::string& prefix) const {
+  return std::ranges::any_of(expected_.names(), [&](const std::string& name) {
+    return name.starts_with(prefix) && selected(name);
+  });
+}
 
 void Judge::add(Item item) {
   done_.insert(item.name);
@@ -139,6 +146,11 @@ void Judge::noisy(const std::string& name, const std::string& sequence, const Va
     return item.median <= kNoiseFactor * noise.median && p90 <= kNoiseFactor * noise.p90 &&
            agreement >= noise.argmax_agreement - kArgmaxSlack;
   };
+  if (!expected_.has_noise()) {
+    item.bound = "not judged: expected.json has no reference_noise";
+    add(std::move(item));
+    return;
+  }
   const std::optional<Noise> own = expected_.noise(sequence);
   bool pass = own.has_value() && holds(*own, "own");
   if (!pass && own.has_value()) pass = holds(folder_noise(), "folder");
@@ -148,7 +160,8 @@ void Judge::noisy(const std::string& name, const std::string& sequence, const Va
     item.bound = fmt::format("folder: p90 {:.2g} <= {:.2g}", p90, kNoiseFactor * noise.p90);
     pass = p90 <= kNoiseFactor * noise.p90;
   }
-  item.verdict = pass ? Verdict::kPass : Verdict::kFail;
+  // A NaN or an infinity in one row is a defect, whatever the others are.
+  item.verdict = pass && std::isfinite(item.worst) ? Verdict::kPass : Verdict::kFail;
   add(std::move(item));
 }
 

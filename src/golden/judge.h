@@ -26,6 +26,8 @@ class Judge {
   bool selected(const std::string& name) const {
     return only_.empty() || name.find(only_) != std::string::npos;
   }
+  // Whether any item of the folder whose name begins so is selected.
+  bool group_selected(const std::string& prefix) const;
   bool done(const std::string& name) const { return done_.contains(name); }
   void add(Item item);
 
