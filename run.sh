@@ -14,7 +14,7 @@ once_flags=()
 model=$here/models/nano
 if [[ ! -d $model ]]; then
   model=$here/models/tiny
-  once_flags=(--max-tokens 64)  # random weights: the text is noise and has no end of its own
+  once_flags=(--max-tokens 64 --no-thinking)  # random weights: the text is noise and has no end of its own
 fi
 if [[ ${1:-} == --model ]]; then
   if (($# < 2)); then echo "run.sh: --model needs a checkpoint folder" >&2; exit 2; fi

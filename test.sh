@@ -143,6 +143,7 @@ for set in "${sets[@]}"; do
       step "dev build" build dev all "$real_tokenizer" -DCEDRA_BENCH=ON &&
         step "dev tests" tests dev -j "$jobs" -LE slow
       step "cedra golden" golden
+      step "release build" build release cedra  # what run.sh builds: other warnings at -O3
       step "reference self-test" "$python" tools/reference/selftest.py
       step "reference on the golden folders" reference 20
       ;;

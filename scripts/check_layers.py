@@ -40,7 +40,8 @@ ENGINE_DOORS = {"engine/engine.h", "engine/load.h", "engine/scripted_engine.h"}
 
 # Compiled for one instruction set: an inline function of base/ or of a library, instantiated there,
 # could be the copy that the linker keeps for the whole program.
-KERNEL_LEVELS = ("kernels/avx2/", "kernels/avx512/", "kernels/fast/", "kernels/scalar/")
+KERNEL_LEVELS = ("kernels/amx/", "kernels/avx2/", "kernels/avx512/", "kernels/fast/",
+                 "kernels/scalar/")
 
 # Third-party headers, and the folders whose headers may name them.
 THIRD_PARTY = {

@@ -11,7 +11,7 @@ build=(
   libfmt-dev libspdlog-dev libcli11-dev
   libutf8proc-dev       # Unicode normalisation of the compressed token map
   libxxhash-dev         # block and file hashes
-  libssl-dev            # SHA-256 of `inspect --verify`
+  libssl-dev            # SHA-256 of `inspect --hash`
   libspng-dev libturbojpeg0-dev libwebp-dev libgif-dev  # image decoders
 )
 test_tools=(

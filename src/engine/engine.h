@@ -71,6 +71,7 @@ class Sink {
   virtual ~Sink() = default;
   // Prompt rows done so far, once per prefill chunk.
   virtual void on_prefill(int64_t /*done*/, int64_t /*total*/) {}
+  // One token per prompt position. Nothing predicts the first: its log probability means nothing.
   virtual void on_prompt_logprobs(std::span<const Token> /*tokens*/) {}
   // A new token. False: the text is complete (a stop string, say); the request finishes as kStop
   // before another token is computed.

@@ -101,7 +101,7 @@ Result<RequestId> LocalEngine::submit(Request request, std::shared_ptr<Sink> sin
 
   const std::lock_guard lock(mutex_);
   if (draining_) return err(Code::kUnavailable, "the server is shutting down");
-  const int64_t free_slots = info_.max_num_seqs - (open_ - waiting_);
+  const int64_t free_slots = info_.max_num_seqs - in_slots_;
   if (waiting_ >= info_.max_queue + free_slots) {
     return err(Code::kExhausted, "all {} slots are in use and {} requests wait already; try later",
                info_.max_num_seqs, waiting_);
@@ -239,6 +239,7 @@ void LocalEngine::admit() {
     running_.insert(place, std::move(job));
     const std::lock_guard lock(mutex_);
     --waiting_;
+    ++in_slots_;
     waiting_tokens_ -= tokens;
   }
 }
@@ -453,6 +454,9 @@ void LocalEngine::after_step(std::span<Job* const> ran, std::span<const int64_t>
       for (int64_t r = 0; r < rows[i]; ++r, ++row) {
         // Row of position p predicts the token at p + 1.
         const int64_t next = end - rows[i] + r + 1;
+        if (job.prompt_tokens.empty()) {  // nothing predicts the first token
+          job.prompt_tokens.emplace_back().id = job.tokens->front();
+        }
         if (next < job.prompt_size) {
           job.prompt_tokens.push_back(
               make_token((*job.tokens)[static_cast<size_t>(next)], logits_of(row), top));
@@ -529,15 +533,21 @@ void LocalEngine::finish(Job& job, FinishReason reason, std::optional<int32_t> s
   ++(reason == FinishReason::kCancelled ? totals_.cancelled : totals_.finished);
   const bool was_running = job.sequence != nullptr;
   release(job);
-  publish_stats();  // whoever on_finish() wakes sees this request counted
+  // Whoever on_finish() wakes sees this request counted and its place free.
+  publish_stats();
+  {
+    const std::lock_guard lock(mutex_);
+    if (was_running) {
+      --in_slots_;
+    } else {
+      --waiting_;
+      waiting_tokens_ -= job.prompt_size;
+    }
+  }
   job.sink->on_finish(result);
   job.sink.reset();
   const std::lock_guard lock(mutex_);
   --open_;
-  if (!was_running) {
-    --waiting_;
-    waiting_tokens_ -= job.prompt_size;
-  }
   changed_.notify_all();
 }
 

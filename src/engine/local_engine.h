@@ -131,6 +131,7 @@ class LocalEngine final : public Engine {
   RequestId next_id_ = 1;
   int64_t open_ = 0;            // accepted and not finished
   int64_t waiting_ = 0;         // accepted and not in a slot
+  int64_t in_slots_ = 0;        // admitted and not finished
   int64_t waiting_tokens_ = 0;  // of their prompts
   bool draining_ = false;
   bool cancel_all_ = false;

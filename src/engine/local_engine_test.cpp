@@ -264,9 +264,11 @@ TEST(Engine, PromptLogprobsCoverEveryPosition) {
     request.sampling.prompt_logprobs = 2;
     ASSERT_TRUE(loaded.engine->submit(request, sink).has_value());
     sink->done.get_future().wait();
-    ASSERT_EQ(sink->tokens.size(), 149u);
-    for (size_t i = 0; i < sink->tokens.size(); ++i) {
-      EXPECT_EQ(sink->tokens[i].id, request.prompt[i + 1]);
+    ASSERT_EQ(sink->tokens.size(), 150u);
+    EXPECT_EQ(sink->tokens[0].id, request.prompt[0]);
+    EXPECT_TRUE(sink->tokens[0].top.empty());
+    for (size_t i = 1; i < sink->tokens.size(); ++i) {
+      EXPECT_EQ(sink->tokens[i].id, request.prompt[i]);
       EXPECT_EQ(sink->tokens[i].top.size(), 2u);
       EXPECT_LT(sink->tokens[i].logprob, 0);
     }

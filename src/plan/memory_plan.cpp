@@ -38,7 +38,7 @@ std::string cgroup_path(const fs::path& proc, std::string_view controller) {
     const size_t first = line.find(':');
     const size_t second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string names = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string names = fmt::format(",{},", line.substr(first + 1, second - first - 1));
     const bool found = controller.empty()
                            ? names == ",,"
                            : names.find(fmt::format(",{},", controller)) != std::string::npos;

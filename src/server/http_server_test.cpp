@@ -344,9 +344,9 @@ TEST(Http, DroppedRequestsOfHalfClosedClientsSayWhy) {
   Client client(server);
   client.post("/v1/chat/completions", chat_body(false));
   client.half_close();
-  // Too late to be dropped is fine: then the connection just ends.
+  // Too late to be dropped is fine: then the answer is there already, or the connection just ends.
   const Client::Response response = client.response(20s);
-  if (response.status != 0) {
+  if (response.status != 0 && response.status != 200) {
     EXPECT_EQ(response.status, 499) << response.body;
     EXPECT_TRUE(response.head.starts_with("HTTP/1.1 499 Client Closed Request\r\n"));
     EXPECT_NE(response.body.find("counts as leaving"), std::string::npos) << response.body;
