@@ -43,6 +43,8 @@ void add_engine_flags(CLI::App& app, EngineFlags& flags) {
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 60));
   app.add_flag("--follow-symlinks", o.follow_symlinks, "follow links that leave the folder");
+  app.add_flag("--language-model-only", o.language_model_only,
+               "skip the vision tower: vision.*, aligner.*, image_*");
 }
 
 engine::Options engine_options(const EngineFlags& flags) {

@@ -96,18 +96,40 @@ class TerminalSink final : public engine::Sink {
   bool raw_;
 };
 
+// Text of the model for a terminal: control characters but tab and line feed could move the cursor,
+// set titles or answer queries in the user's name, so they show as U+FFFD.
+std::string for_terminal(std::string_view text) {
+  std::string shown;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const bool c0 = (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F;
+    // U+0080 to U+009F are the two bytes C2 80 to C2 9F.
+    const bool c1 =
+        byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
+    if (c0 || c1) {
+      shown += "\uFFFD";
+      i += c1 ? 1 : 0;
+    } else {
+      shown += text[i];
+    }
+  }
+  return shown;
+}
+
 // Content to stdout, everything else to stderr.
 class Printer {
  public:
   explicit Printer(bool show_reasoning)
-      : show_reasoning_(show_reasoning), dim_(::isatty(STDERR_FILENO) == 1) {}
+      : show_reasoning_(show_reasoning),
+        terminal_(::isatty(STDOUT_FILENO) == 1),
+        dim_(::isatty(STDERR_FILENO) == 1) {}
 
   void print(const OutputEvent& event) {
     switch (event.kind) {
       case OutputEvent::Kind::kReasoning:
         if (!show_reasoning_) return;
         if (dim_) {
-          fmt::print(stderr, "\x1b[2m{}\x1b[0m", event.text);
+          fmt::print(stderr, "\x1b[2m{}\x1b[0m", for_terminal(event.text));
         } else {
           fmt::print(stderr, "{}", event.text);
         }
@@ -117,19 +139,25 @@ class Printer {
       case OutputEvent::Kind::kContent:
         if (reasoning_) fmt::print(stderr, "\n\n");
         reasoning_ = false;
-        std::fwrite(event.text.data(), 1, event.text.size(), stdout);
+        write(event.text);
         break;
       case OutputEvent::Kind::kCallStart:
-        fmt::print("[call {} ", event.text);
+        write("[call " + event.text + " ");
         break;
       case OutputEvent::Kind::kArguments:
-        std::fwrite(event.text.data(), 1, event.text.size(), stdout);
+        write(event.text);
         break;
       case OutputEvent::Kind::kCallEnd:
         fmt::print("]\n");
         break;
     }
     std::fflush(stdout);
+  }
+
+  // As it is into a file or pipe, made harmless for a terminal.
+  void write(const std::string& text) const {
+    const std::string shown = terminal_ ? for_terminal(text) : text;
+    std::fwrite(shown.data(), 1, shown.size(), stdout);
   }
 
   // An answer that was all reasoning leaves its line open.
@@ -139,6 +167,7 @@ class Printer {
 
  private:
   bool show_reasoning_;
+  bool terminal_;  // stdout is one
   bool dim_;
   bool reasoning_ = false;
 };
