@@ -3,110 +3,27 @@
 
 #include <gtest/gtest.h>
 
-#include <condition_variable>
 #include <future>
-#include <mutex>
-#include <random>
 
-#include "engine/load.h"
-#include "kernels/ops.h"
+#include "engine/engine_rig.h"
 
 namespace cedra::engine {
 namespace {
 
-constexpr const char* kTiny = CEDRA_SOURCE_DIR "/tests/golden/tiny";
+using testing::Answer;
+using testing::ask;
+using testing::Collector;
+using testing::expect_same;
+using testing::greedy_request;
+using testing::kTiny;
+using testing::random_prompt;
+using testing::small_options;
 
-struct Answer {
-  std::vector<int32_t> tokens;
-  std::vector<float> logprobs;
-  Finish finish;
-  bool done = false;
-};
+Loaded load_tiny(const Options& options) { return testing::load_engine(kTiny, options); }
 
-class Collector final : public Sink {
- public:
-  explicit Collector(int64_t stop_after = -1) : stop_after_(stop_after) {}
-  bool on_token(const Token& token) override {
-    const std::lock_guard lock(mutex_);
-    answer_.tokens.push_back(token.id);
-    answer_.logprobs.push_back(token.logprob);
-    changed_.notify_all();
-    return stop_after_ < 0 || static_cast<int64_t>(answer_.tokens.size()) < stop_after_;
-  }
-  void on_finish(const Finish& finish) override {
-    const std::lock_guard lock(mutex_);
-    answer_.finish = finish;
-    answer_.done = true;
-    changed_.notify_all();
-  }
-  Answer wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return answer_.done; });
-    return answer_;
-  }
-  void wait_tokens(size_t count) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return answer_.done || answer_.tokens.size() >= count; });
-  }
-
- private:
-  int64_t stop_after_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Answer answer_;
-};
-
-std::vector<int32_t> random_prompt(uint32_t seed, int64_t length) {
-  std::mt19937 random(seed);
-  std::vector<int32_t> prompt;
-  for (int64_t i = 0; i < length; ++i) prompt.push_back(static_cast<int32_t>(random() % 440 + 3));
-  return prompt;
-}
-
-Request greedy_request(std::vector<int32_t> prompt, int64_t max_tokens) {
-  Request request;
-  request.prompt = std::move(prompt);
-  request.sampling.temperature = 0;
-  request.sampling.max_tokens = max_tokens;
-  request.sampling.ignore_eos = true;
-  request.sampling.top_logprobs = 0;
-  return request;
-}
-
-Options small_options(PrefillMode mode) {
-  Options options;
-  options.threads = 1;
-  options.block_size = 16;
-  options.max_model_len = 512;
-  options.max_num_seqs = 4;
-  options.max_num_batched_tokens = 64;
-  options.prefill_mode = mode;
-  options.window_interval = 1;
-  options.memory_budget = int64_t{1} << 30;
-  return options;
-}
-
-Loaded load_tiny(const Options& options) {
-  Result<Loaded> loaded = load(kTiny, options);
-  EXPECT_TRUE(loaded.has_value()) << loaded.error().message;
-  return std::move(*loaded);
-}
-
-Answer ask(Engine& engine, Request request) {
-  auto sink = std::make_shared<Collector>();
-  const Result<RequestId> id = engine.submit(std::move(request), sink);
-  EXPECT_TRUE(id.has_value()) << id.error().message;
-  return sink->wait();
-}
-
-void expect_same(const Answer& a, const Answer& b) {
-  EXPECT_EQ(a.tokens, b.tokens);
-  EXPECT_EQ(a.logprobs, b.logprobs);  // bit for bit
-}
-
-class EngineModes : public testing::TestWithParam<PrefillMode> {};
+class EngineModes : public ::testing::TestWithParam<PrefillMode> {};
 INSTANTIATE_TEST_SUITE_P(All, EngineModes,
-                         testing::Values(PrefillMode::kExact, PrefillMode::kBounded));
+                         ::testing::Values(PrefillMode::kExact, PrefillMode::kBounded));
 
 TEST_P(EngineModes, AnswersAreTheSameAloneAndTogetherAtAnyBudget) {
   std::vector<Request> requests;
@@ -131,7 +48,7 @@ TEST_P(EngineModes, AnswersAreTheSameAloneAndTogetherAtAnyBudget) {
       ASSERT_TRUE(loaded.engine->submit(request, sinks.back()).has_value());
     }
     for (size_t i = 0; i < requests.size(); ++i) {
-      SCOPED_TRACE(testing::Message() << "request " << i << " budget " << budget);
+      SCOPED_TRACE(::testing::Message() << "request " << i << " budget " << budget);
       expect_same(sinks[i]->wait(), alone[i]);
     }
     loaded.engine->drain(std::chrono::seconds(10));

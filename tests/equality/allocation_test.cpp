@@ -1,50 +1,18 @@
-// A step allocates nothing: every buffer is taken when the Forward is made. This file replaces
-// operator new of the test program with one that counts.
+// A step allocates nothing: every buffer is taken when the Forward is made. The program's
+// operator new counts.
 #include <gtest/gtest.h>
-
-#include <atomic>
-#include <cstdlib>
-#include <new>
 
 #include "rig.h"
 
-namespace {
-std::atomic<int64_t> g_allocations{0};  // of all threads
-
-void* counted(std::size_t size, std::size_t align) {
-  ++g_allocations;
-  void* memory = align > alignof(std::max_align_t)
-                     ? std::aligned_alloc(align, (size + align - 1) / align * align)
-                     : std::malloc(std::max<std::size_t>(size, 1));
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-}  // namespace
-
-void* operator new(std::size_t size) { return counted(size, 0); }
-void* operator new[](std::size_t size) { return counted(size, 0); }
-void* operator new(std::size_t size, std::align_val_t align) {
-  return counted(size, static_cast<std::size_t>(align));
-}
-void* operator new[](std::size_t size, std::align_val_t align) {
-  return counted(size, static_cast<std::size_t>(align));
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+int64_t allocations();  // tests/counting_new.cpp
 
 namespace cedra::equality {
 namespace {
 
 TEST(Allocation, CounterCounts) {
-  const int64_t before = g_allocations;
+  const int64_t before = allocations();
   const std::unique_ptr<int[]> some(new int[100]);
-  EXPECT_GT(g_allocations, before) << some.get();
+  EXPECT_GT(allocations(), before) << some.get();
 }
 
 TEST(Allocation, NoneInsideAStep) {
@@ -76,7 +44,7 @@ TEST(Allocation, NoneInsideAStep) {
         segments[2].tokens = slice(tokens, 20 * step, 20 * (step + 1));
         segments[2].bounded = true;
         segments[2].more_follows = step + 1 < steps;
-        const int64_t before = g_allocations;
+        const int64_t before = allocations();
         session->forward().run(segments);
         session->forward().logits(0, session->forward().wanted_rows());
         const model::DraftCommit commits[] = {{&states[0], session->forward().taps(0)},
@@ -86,17 +54,17 @@ TEST(Allocation, NoneInsideAStep) {
         const model::DraftRequest requests[] = {
             {&states[0], 7, 5}, {&states[1], 8, 1}, {&states[2], 9, 8}};
         session->drafter()->propose(requests);
-        EXPECT_EQ(g_allocations - before, 0) << "step " << step;
+        EXPECT_EQ(allocations() - before, 0) << "step " << step;
       }
       // And steps of one row.
       for (int64_t step = steps; step < steps + 3; ++step) {
         Segment segment;
         segment.sequence = chat.get();
         segment.tokens = slice(tokens, step, step + 1);
-        const int64_t before = g_allocations;
+        const int64_t before = allocations();
         session->forward().run({&segment, 1});
         session->forward().logits(0, 1);
-        EXPECT_EQ(g_allocations - before, 0) << "decode step " << step;
+        EXPECT_EQ(allocations() - before, 0) << "decode step " << step;
       }
     }
   }

@@ -1,5 +1,6 @@
 // Replaces operator new of the program by one that counts. A file of its own: where it is inlined,
 // the compiler takes malloc and delete for a mismatch.
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
