@@ -36,7 +36,7 @@ ONLY = {
 }
 
 # Above the engine its inner headers are not visible.
-ENGINE_DOORS = {"engine/engine.h", "engine/load.h", "engine/scripted_engine.h"}
+ENGINE_DOORS = {"engine/engine.h", "engine/load.h", "engine/script_file.h", "engine/scripted_engine.h"}
 
 # Compiled for one instruction set: an inline function of base/ or of a library, instantiated there,
 # could be the copy that the linker keeps for the whole program.

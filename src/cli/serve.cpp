@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
 #include "cli/text_io.h"
+#include "engine/script_file.h"
 #include "server/http_server.h"
 #include "server/service.h"
 
@@ -23,6 +24,7 @@ struct ServeFlags {
   uint16_t port = 8000;
   std::vector<std::string> names;
   std::string api_key;
+  std::string script;
   int64_t grace_seconds = 30;
   server::HttpLimits limits;
   // Flags of other servers for what is built in here.
@@ -44,10 +46,29 @@ void print_first_request(const ServeFlags& flags, const std::string& name, uint1
   std::fflush(stdout);
 }
 
+// A model's place taken by a script: of the folder, only the tokenizer is read.
+Result<engine::Loaded> open_script(const ServeFlags& flags) {
+  CEDRA_ASSIGN(engine::ScriptFile file, engine::read_script_file(flags.script));
+  CEDRA_ASSIGN(text::Tokenizer tokenizer, text::Tokenizer::load(flags.engine.folder));
+  engine::Loaded out;
+  out.tokenizer = std::make_shared<const text::Tokenizer>(std::move(tokenizer));
+  CEDRA_ASSIGN(engine::ScriptedOptions options,
+               engine::script_options(std::move(file), *out.tokenizer));
+  out.engine = std::make_unique<engine::ScriptedEngine>(std::move(options));
+  out.folder_name = "scripted";
+  fmt::print("no model: {} says what is answered\n", flags.script);
+  return out;
+}
+
+Result<engine::Loaded> open_model(const ServeFlags& flags) {
+  CEDRA_ASSIGN(engine::Loaded loaded, open_engine(flags.engine));
+  fmt::print("{}", loaded.plan.to_text());
+  return loaded;
+}
+
 int serve(const ServeFlags& flags) {
-  Result<engine::Loaded> loaded = open_engine(flags.engine);
+  Result<engine::Loaded> loaded = flags.script.empty() ? open_model(flags) : open_script(flags);
   if (!loaded) return fail(loaded.error());
-  fmt::print("{}", loaded->plan.to_text());
   engine::Engine& engine = *loaded->engine;
 
   server::ServiceOptions options;
@@ -112,6 +133,10 @@ void add_serve(CLI::App& app, Action& action) {
                    "time that running requests get on shutdown")
       ->check(CLI::Range(0, 86400))
       ->capture_default_str();
+  command
+      ->add_option("--script", flags->script,
+                   "for trying clients: answer from this JSON file, load no model (docs/server.md)")
+      ->check(CLI::ExistingFile);
   const CLI::IsMember ours({"deepseek_v41", "deepseek-v41", "deepseekv41"});
   command->add_option("--tokenizer-mode", flags->tokenizer_mode, "built in")->check(ours);
   command->add_option("--tool-call-parser", flags->tool_parser, "built in")->check(ours);

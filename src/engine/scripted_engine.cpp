@@ -20,7 +20,7 @@ struct Job {
   RequestId id = 0;
   Request request;
   std::shared_ptr<Sink> sink;
-  std::vector<int32_t> script;
+  Script script;
   int64_t prefilled = 0;
   int64_t generated = 0;
 };
@@ -97,7 +97,12 @@ struct ScriptedEngine::Impl {
     }
     const int32_t eos = options.info.eos_token_id;
     const auto at = static_cast<size_t>(job.generated);
-    int32_t id = at < job.script.size() ? job.script[at] : eos;
+    const std::vector<int32_t>& tokens = job.script.tokens;
+    if (at >= tokens.size() && job.script.error) {
+      finish(job, FinishReason::kError, {}, job.script.error);
+      return true;
+    }
+    int32_t id = at < tokens.size() ? tokens[at] : eos;
     const bool masked = job.generated < sampling.min_tokens;
     const bool is_eos = id == eos && !sampling.ignore_eos;
     const bool is_stop = is_eos || std::count(sampling.stop_token_ids.begin(),

@@ -9,20 +9,29 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
 
 namespace cedra::engine {
 
+// What one request gets.
+struct Script {
+  Script() = default;
+  Script(std::vector<int32_t> ids) : tokens(std::move(ids)) {}  // NOLINT: a list is a script
+  std::vector<int32_t> tokens;  // ends with a stop token or by running out, which counts as EOS
+  std::optional<Error> error;   // after them, instead: the request fails
+};
+
 struct ScriptedOptions {
   Info info;
   std::chrono::microseconds token_delay{0};    // before each decode step
   std::chrono::microseconds prefill_delay{0};  // before each prefill chunk
   int64_t prefill_chunk = 16;                  // prompt tokens per chunk
-  // Tokens of a request. Ends with a stop token or by running out, which counts as EOS.
-  std::function<std::vector<int32_t>(const Request&)> script;
+  std::function<Script(const Request&)> script;
 };
 
 class ScriptedEngine final : public Engine {
