@@ -34,11 +34,7 @@ struct EvenOdd {
 CEDRA_INLINE EvenOdd split_words(U16 words) {
   return {as_float(words << 16), as_float(words & 0xFFFF0000u)};
 }
-CEDRA_INLINE EvenOdd load_chunk(const bf16* p) {
-  U16 words;
-  memcpy(&words, p, sizeof words);
-  return split_words(words);
-}
+CEDRA_INLINE EvenOdd load_chunk(const bf16* p) { return split_words(load_words(p)); }
 CEDRA_INLINE EvenOdd load_chunk_part(const bf16* p, int64_t count) {
   bf16 row[kChunk] = {};
   memcpy(row, p, static_cast<size_t>(count) * sizeof(bf16));
@@ -239,10 +235,9 @@ void transpose_keys(const IndexJob& job, int64_t first, int64_t count, float* ke
     for (int64_t i = 0; i < count; ++i) {
       memcpy(&words[i], job.codes + ((first + i) * job.dim + column) / 2, sizeof words[i]);
     }
-    U16 lanes;
-    memcpy(&lanes, words, sizeof lanes);
+    U16 lanes = load_words(words);
     for (int nibble = 0; nibble < 8; ++nibble) {
-      store(keys + (column + nibble) * kLanes, look_up(table, lanes & 15u) * scale);
+      store(keys + (column + nibble) * kLanes, look_up(table, lanes) * scale);
       lanes = lanes >> 4;
     }
   }

@@ -28,12 +28,10 @@ float split_probabilities(const float* scores, int64_t n, float scale, bf16* hig
     } else {
       float single[kLanes];
       store(single, p);
-      F16 part = {};
-      for (int64_t lane = 0; lane < n - i; ++lane) part[lane] = single[lane];
-      sum.add(part);
+      sum.add(load_part(single, n - i));
     }
   });
-  return static_cast<float>(1.0 / sum.sum());
+  return static_cast<float>(1.0 / sum_lanes(sum));
 }
 
 template <void (*kMatmul)(const MatmulJob&)>

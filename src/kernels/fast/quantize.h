@@ -29,7 +29,7 @@ CEDRA_INLINE F16 round_e4m3_lanes(F16 x) {
   const U16 normal = (magnitude + 0x7FFFFu + ((magnitude >> 20) & 1u)) & 0xFFF00000u;
   // Below 2^-6 the step is 2^-9: adding 2^14 puts that step at the last mantissa bit.
   const F16 small = (as_float(magnitude) + 0x1p14f) - 0x1p14f;
-  const F16 value = as_float(magnitude) < 0x1p-6f ? small : as_float(normal);
+  const F16 value = if_less(as_float(magnitude), splat(0x1p-6f), small, as_float(normal));
   return as_float(as_bits(value) | sign);
 }
 
@@ -54,13 +54,11 @@ void fast_quantize_q8(const bf16* x, bf16* y, int64_t n) {
 
 // Values of 16 E4M3 codes.
 CEDRA_INLINE F16 decode_e4m3_lanes(const uint8_t* codes) {
-  B16 bytes;
-  memcpy(&bytes, codes, sizeof bytes);
-  const U16 code = __builtin_convertvector(bytes, U16);
+  const U16 code = load_bytes(codes);
   const U16 magnitude = code & 0x7Fu;
   const F16 normal = as_float((magnitude << 20) + (120u << 23));
-  const F16 small = __builtin_convertvector(reinterpret_cast<I16>(magnitude), F16) * 0x1p-9f;
-  const F16 value = magnitude < 8u ? small : normal;
+  const F16 small = to_float(magnitude) * 0x1p-9f;
+  const F16 value = if_less(normal, splat(0x1p-6f), small, normal);  // exponent field 0
   return as_float(as_bits(value) | ((code & 0x80u) << 24));
 }
 
@@ -81,15 +79,9 @@ void fast_unpack_fp8(const uint8_t* codes, const uint8_t* scales, int64_t n, bf1
   }
 }
 
-CEDRA_INLINE F16 e2m1_table() {
-  return F16{0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
-             -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
-}
-
 // Values of 16 packed E2M1 codes (8 bytes), element 2i in the low nibble of byte i.
 CEDRA_INLINE F16 decode_e2m1_lanes(const uint8_t* codes) {
-  const U16 nibble_shift = {0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28};
-  return look_up(e2m1_table(), (spread_two(codes) >> nibble_shift) & 15u);
+  return look_up(e2m1_table(), load_nibbles(codes));
 }
 
 void fast_unpack_latent(const uint8_t* codes, const uint8_t* scales, int64_t n, bf16* y) {

@@ -15,7 +15,7 @@ float fast_inverse_rms(const bf16* x, int64_t n, float eps) {
     const F16 v = lanes.load(x + i);
     sum.add_product(v, v);
   });
-  const float mean_square = static_cast<float>(sum.sum() / static_cast<double>(n));
+  const float mean_square = static_cast<float>(sum_lanes(sum) / static_cast<double>(n));
   return 1.0f / sqrtf(mean_square + eps);
 }
 
@@ -26,26 +26,47 @@ void fast_rms_norm(const bf16* x, const bf16* w, int64_t n, float eps, bf16* y) 
   });
 }
 
-void fast_collapse(const bf16* x, const float* pre, int64_t copies, int64_t dim, bf16* y) {
+// C as a constant for the number of copies of the release, so that the loops over them unroll and
+// their lanes stay in registers; 0 = any number.
+template <int C>
+CEDRA_INLINE void collapse_copies(const bf16* x, const float* pre, int64_t copies, int64_t dim,
+                                  bf16* y) {
+  const int64_t count = C > 0 ? C : copies;
   for_lanes(dim, [&](auto lanes, int64_t i) {
     D16 sum;
-    for (int64_t c = 0; c < copies; ++c) sum.add(pre[c] * lanes.load(x + c * dim + i));
+#pragma GCC unroll 4
+    for (int64_t c = 0; c < count; ++c) sum.add(pre[c] * lanes.load(x + c * dim + i));
     lanes.store(y + i, sum.to_float());
+  });
+}
+
+void fast_collapse(const bf16* x, const float* pre, int64_t copies, int64_t dim, bf16* y) {
+  if (copies == 4) return collapse_copies<4>(x, pre, copies, dim, y);
+  collapse_copies<0>(x, pre, copies, dim, y);
+}
+
+template <int C>
+CEDRA_INLINE void expand_copies(const bf16* a, const float* post, const float* comb, int64_t copies,
+                                int64_t dim, bf16* x) {
+  const int64_t count = C > 0 ? C : copies;
+  for_lanes(dim, [&](auto lanes, int64_t d) {
+    F16 old[C > 0 ? C : kMaxCopies];
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < count; ++i) old[i] = lanes.load(x + i * dim + d);
+    const F16 output = lanes.load(a + d);
+    for (int64_t j = 0; j < count; ++j) {
+      D16 mixed;
+#pragma GCC unroll 4
+      for (int64_t i = 0; i < count; ++i) mixed.add(comb[i * count + j] * old[i]);
+      lanes.store(x + j * dim + d, post[j] * output + mixed.to_float());
+    }
   });
 }
 
 void fast_expand(const bf16* a, const float* post, const float* comb, int64_t copies, int64_t dim,
                  bf16* x) {
-  for_lanes(dim, [&](auto lanes, int64_t d) {
-    F16 old[kMaxCopies];
-    for (int64_t i = 0; i < copies; ++i) old[i] = lanes.load(x + i * dim + d);
-    const F16 output = lanes.load(a + d);
-    for (int64_t j = 0; j < copies; ++j) {
-      D16 mixed;
-      for (int64_t i = 0; i < copies; ++i) mixed.add(comb[i * copies + j] * old[i]);
-      lanes.store(x + j * dim + d, post[j] * output + mixed.to_float());
-    }
-  });
+  if (copies == 4) return expand_copies<4>(a, post, comb, copies, dim, x);
+  expand_copies<0>(a, post, comb, copies, dim, x);
 }
 
 void fast_copy_mean(const bf16* x, int64_t copies, int64_t dim, bf16* y) {
@@ -123,7 +144,7 @@ float fast_engram_mix(bf16* x, const bf16* key, const bf16* value, const bf16* q
   });
   const float both = fast_inverse_rms(x, dim, eps) * fast_inverse_rms(key, dim, eps);
   const float root_dim = static_cast<float>(1.0 / sqrt(static_cast<double>(dim)));
-  const float dot = static_cast<float>(sum.sum()) * both * root_dim;
+  const float dot = static_cast<float>(sum_lanes(sum)) * both * root_dim;
   const float size = fabsf(dot) > 1e-6f ? fabsf(dot) : 1e-6f;
   const float gate = sigmoid_one(copysignf(sqrtf(size), dot));
   for_lanes(dim, [&](auto lanes, int64_t i) {

@@ -23,9 +23,8 @@ CEDRA_INLINE void wide_tile(const MatmulJob& job, int64_t t, int64_t n) {
     const F16 values = load(x + k);
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
-      F16 w;
-      memcpy(&w, rows[r] + k * int64_t{sizeof(float)}, sizeof w);  // any alignment
-      sums[r].add_product(values, w);
+      const U16 w = load_words(rows[r] + k * int64_t{sizeof(float)});  // any alignment
+      sums[r].add_product(values, as_float(w));
     }
   }
   if (k < k_size) {
@@ -39,7 +38,7 @@ CEDRA_INLINE void wide_tile(const MatmulJob& job, int64_t t, int64_t n) {
   }
   for (int r = 0; r < R; ++r) {
     const float bias = job.bias != nullptr ? to_float(job.bias[n + r]) : -0.0f;
-    const float y = static_cast<float>(sums[r].sum() + bias);
+    const float y = static_cast<float>(sum_lanes(sums[r]) + bias);
     if (job.y_f32 != nullptr) {
       job.y_f32[t * job.y_stride + n + r] = y;
     } else {
