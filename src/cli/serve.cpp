@@ -75,7 +75,7 @@ int serve(const ServeFlags& flags) {
   options.model_names = flags.names;
   if (options.model_names.empty()) options.model_names.push_back(loaded->folder_name);
   options.version = CEDRA_VERSION;
-  options.api_key = flags.api_key;
+  if (!flags.api_key.empty()) options.api_keys.push_back(flags.api_key);
   options.defaults.temperature = loaded->generation.temperature;
   options.defaults.top_p = loaded->generation.top_p;
   options.defaults.top_k = loaded->generation.top_k;

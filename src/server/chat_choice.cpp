@@ -1,61 +1,29 @@
 // Chat completions: reasoning, content and tool calls through the output parser.
-#include "server/choice_kinds.h"
-#include "server/token_logprobs.h"
-#include "text/output_parser.h"
+#include "server/parsed_choice.h"
 
 namespace cedra::server {
 namespace {
 
 using text::OutputEvent;
 
-constexpr std::string_view kNoAnswerHint =
-    "max_tokens ended the answer while the model was still thinking, so content is empty; raise "
-    "max_tokens, or turn thinking off with \"thinking\": {\"type\": \"disabled\"}";
-
-class ChatChoice final : public Choice {
+class ChatChoice final : public ParsedChoice {
  public:
   ChatChoice(const Plan& plan, const text::Tokenizer& tokenizer, const ResponseIdentity& identity,
              size_t index)
-      : plan_(&plan),
-        tokenizer_(&tokenizer),
-        decoder_(tokenizer, true),
-        parser_(parser_options(plan, identity, index)),
-        head_(event_head(plan, identity, index)),
-        index_(index) {}
+      : ParsedChoice(plan, tokenizer, identity, index, "call_"),
+        head_(event_head(plan, identity, index)) {}
 
   void begin(std::string& out) override {
     if (!plan_->stream) return;
-    open_delta(out).append(plan_->thinking
-                               ? R"({"role":"assistant","content":null,"reasoning_content":""})"
-                               : R"({"role":"assistant","content":""})");
-    close_event(out, {}, false, {}, plan_->return_token_ids && index_ == 0);
-  }
-
-  bool token(const engine::Token& token, std::string& out) override {
-    const bool reasoning = parser_.in_reasoning();
-    const bool call = parser_.in_call();
-    if (reasoning) ++reasoning_tokens_;
-    const std::string text = decoder_.push(token.id);
-    if (plan_->logprobs && !call) held_.add(token, text);
-    if (plan_->return_token_ids) token_ids_.push_back(token.id);
-    take(parser_.push(text), out);
-    // What is still held was the markup between two parts.
-    if (parser_.in_reasoning() != reasoning || parser_.in_call() != call) held_.clear();
-    return !parser_.done();
-  }
-
-  void end(const engine::Finish& finish, std::string& out) override {
-    if (const std::string rest = decoder_.finish(); !rest.empty()) take(parser_.push(rest), out);
-    take(parser_.finish(output_end(finish)), out);
-    finish_ = text::finish_name(parser_.finish_reason());
-    stop_token_ = client_stop_token(*plan_, finish);
-    if (finish_ == "length" && message_.content.empty() && !content_seen_ && plan_->thinking &&
-        message_.calls.empty() && parser_.calls() == 0) {
-      hint_ = kNoAnswerHint;
+    JsonWriter json(open_delta(out));
+    json.begin_object().key("role").string("assistant").key("content");
+    if (plan_->thinking) {
+      write_reasoning(json.null(), "");
+    } else {
+      json.string("");
     }
-    if (!plan_->stream) return;
-    open_delta(out).append("{}");
-    close_event(out, {}, false, finish_, false);
+    json.end_object();
+    close_delta(out, {}, false, {}, plan_->return_token_ids && index_ == 0);
   }
 
   void render(JsonWriter& json) const override {
@@ -66,7 +34,7 @@ class ChatChoice final : public Choice {
     } else {
       json.string(message_.content);
     }
-    if (plan_->thinking) json.key("reasoning_content").string(message_.reasoning);
+    if (plan_->thinking) write_reasoning(json, message_.reasoning);
     if (!message_.calls.empty()) {
       json.key("tool_calls").begin_array();
       for (const text::ParsedCall& call : message_.calls) {
@@ -78,38 +46,14 @@ class ChatChoice final : public Choice {
     }
     json.end_object().key("logprobs");
     write_logprobs(json, content_logprobs_, reasoning_logprobs_);
-    json.key("finish_reason").string(finish_);
+    json.key("finish_reason").string(text::finish_name(finish_));
     write_stop_reason(json);
-    if (plan_->return_token_ids) write_token_ids(json, token_ids_);
+    if (plan_->return_token_ids) write_ids(json, "token_ids", token_ids_);
     json.end_object();
   }
 
-  std::string_view hint() const override { return hint_; }
-
  private:
-  static text::ParserOptions parser_options(const Plan& plan, const ResponseIdentity& identity,
-                                            size_t index) {
-    text::ParserOptions options = plan.parser;
-    const std::string base = "call_" + identity.call_id_base + "_" +
-                             (plan.choices() > 1 ? std::to_string(index) + "_" : "");
-    options.make_id = [base](int call) { return base + std::to_string(call); };
-    return options;
-  }
-
-  static text::OutputEnd output_end(const engine::Finish& finish) {
-    switch (finish.reason) {
-      case engine::FinishReason::kLength:
-        return text::OutputEnd::kLength;
-      case engine::FinishReason::kCancelled:
-      case engine::FinishReason::kError:
-        return text::OutputEnd::kAborted;
-      case engine::FinishReason::kStop:
-        break;
-    }
-    return text::OutputEnd::kEos;
-  }
-
-  void take(const std::vector<OutputEvent>& events, std::string& out) {
+  void take(const std::vector<OutputEvent>& events, std::string& out) override {
     if (!plan_->stream) {
       for (const OutputEvent& event : events) release(event, stored(event));
       message_.add(events);
@@ -122,15 +66,14 @@ class ChatChoice final : public Choice {
     }
   }
 
-  std::vector<LogprobEntry>& stored(const OutputEvent& event) {
-    return event.kind == OutputEvent::Kind::kReasoning ? reasoning_logprobs_ : content_logprobs_;
+  void ended(const engine::Finish&, std::string& out) override {
+    if (!plan_->stream) return;
+    open_delta(out).append("{}");
+    close_delta(out, {}, false, text::finish_name(finish_), false);
   }
 
-  void release(const OutputEvent& event, std::vector<LogprobEntry>& out) {
-    const bool shown =
-        event.kind == OutputEvent::Kind::kReasoning || event.kind == OutputEvent::Kind::kContent;
-    if (event.kind == OutputEvent::Kind::kContent) content_seen_ = true;
-    if (shown && plan_->logprobs) held_.shown(event.text.size(), out);
+  std::vector<LogprobEntry>& stored(const OutputEvent& event) {
+    return event.kind == OutputEvent::Kind::kReasoning ? reasoning_logprobs_ : content_logprobs_;
   }
 
   void write_event(const OutputEvent& event, const std::vector<LogprobEntry>& entries,
@@ -140,7 +83,7 @@ class ChatChoice final : public Choice {
     json.begin_object();
     switch (event.kind) {
       case OutputEvent::Kind::kReasoning:
-        json.key("reasoning_content").string(event.text);
+        write_reasoning(json, event.text);
         break;
       case OutputEvent::Kind::kContent:
         json.key("content").string(event.text);
@@ -160,13 +103,13 @@ class ChatChoice final : public Choice {
         break;
     }
     json.end_object();
-    close_event(out, entries, event.kind == OutputEvent::Kind::kReasoning, {}, false);
+    close_delta(out, entries, event.kind == OutputEvent::Kind::kReasoning, {}, false);
   }
 
   std::string& open_delta(std::string& out) { return out.append(head_).append(",\"delta\":"); }
 
   // Ends the event that open_delta() began: logprobs, finish reason, brackets.
-  void close_event(std::string& out, const std::vector<LogprobEntry>& entries, bool reasoning,
+  void close_delta(std::string& out, const std::vector<LogprobEntry>& entries, bool reasoning,
                    std::string_view finish, bool prompt_ids) {
     static const std::vector<LogprobEntry> kNone;
     out += ",\"logprobs\":";
@@ -184,19 +127,18 @@ class ChatChoice final : public Choice {
       write_stop_reason(json);
     }
     if (plan_->return_token_ids && !token_ids_.empty()) {
-      write_token_ids(json, token_ids_);
+      write_ids(json, "token_ids", token_ids_);
       token_ids_.clear();
     }
     json.end_object().end_array();
-    if (prompt_ids) {
-      json.key("prompt_token_ids").begin_array();
-      for (const int32_t id : plan_->prompts.front()) json.integer(id);
-      json.end_array();
-    }
-    if (!finish.empty()) write_warnings(json, *plan_, hint_);
-    if (plan_->include_usage) json.key("usage").null();
-    json.end_object();
-    out += "\n\n";
+    if (prompt_ids) write_ids(json, "prompt_token_ids", plan_->prompts.front());
+    close_event(json, out, *plan_, !finish.empty(), hint());
+  }
+
+  // Under the names that were asked for: what newer clients call "reasoning".
+  void write_reasoning(JsonWriter& json, std::string_view text) const {
+    if (plan_->reasoning_names.content) json.key("reasoning_content").string(text);
+    if (plan_->reasoning_names.plain) json.key("reasoning").string(text);
   }
 
   void write_logprobs(JsonWriter& json, const std::vector<LogprobEntry>& content,
@@ -216,31 +158,14 @@ class ChatChoice final : public Choice {
 
   // What ended the text, if it was the client's own stop string or token.
   void write_stop_reason(JsonWriter& json) const {
-    if (!parser_.matched_stop().empty()) {
-      json.key("stop_reason").string(parser_.matched_stop());
+    if (!matched_stop().empty()) {
+      json.key("stop_reason").string(matched_stop());
     } else if (stop_token_) {
       json.key("stop_reason").integer(*stop_token_);
     }
   }
 
-  static void write_token_ids(JsonWriter& json, const std::vector<int32_t>& ids) {
-    json.key("token_ids").begin_array();
-    for (const int32_t id : ids) json.integer(id);
-    json.end_array();
-  }
-
-  const Plan* plan_;
-  const text::Tokenizer* tokenizer_;
-  text::IncrementalDecoder decoder_;
-  text::OutputParser parser_;
   std::string head_;
-  size_t index_;
-  HeldLogprobs held_;
-  std::vector<int32_t> token_ids_;  // stream: since the last event
-  bool content_seen_ = false;
-  std::string_view finish_;
-  std::optional<int32_t> stop_token_;
-  std::string_view hint_;
   // Not streamed:
   text::ParsedMessage message_;
   std::vector<LogprobEntry> content_logprobs_;

@@ -1,20 +1,36 @@
-// Bodies and usage. The two kinds of choices are in chat_choice.cpp and text_choice.cpp.
+// Bodies and usage. The kinds of choices are in chat_choice.cpp, text_choice.cpp,
+// messages_choice.cpp and responses_choice.cpp.
 #include "server/choice.h"
 
 #include <algorithm>
 
 #include "server/choice_kinds.h"
+#include "server/error_body.h"
 
 namespace cedra::server {
 
 std::unique_ptr<Choice> Choice::make(const Plan& plan, const text::Tokenizer& tokenizer,
                                      const ResponseIdentity& identity, size_t index) {
-  if (plan.chat) return make_chat_choice(plan, tokenizer, identity, index);
-  return make_text_choice(plan, tokenizer, identity, index);
+  switch (plan.api) {
+    case Api::kCompletions:
+      return make_text_choice(plan, tokenizer, identity, index);
+    case Api::kMessages:
+      return make_messages_choice(plan, tokenizer, identity);
+    case Api::kResponses:
+      return make_responses_choice(plan, tokenizer, identity);
+    case Api::kChat:
+      break;
+  }
+  return make_chat_choice(plan, tokenizer, identity, index);
+}
+
+void Choice::fail(const Error& error, std::string& out) {
+  out.append("data: ").append(error_json(error)).append("\n\n");
 }
 
 void write_head(JsonWriter& json, const Plan& plan, const ResponseIdentity& identity) {
-  const char* object = !plan.chat    ? "text_completion"
+  const bool chat = plan.api == Api::kChat;
+  const char* object = !chat         ? "text_completion"
                        : plan.stream ? "chat.completion.chunk"
                                      : "chat.completion";
   json.key("id").string(identity.id).key("object").string(object);
@@ -47,14 +63,37 @@ void write_usage(JsonWriter& json, const ResponseUsage& usage, bool chat) {
   json.end_object();
 }
 
-void append_usage_event(std::string& out, const Plan& plan, const ResponseIdentity& identity,
-                        const ResponseUsage& usage) {
-  out += "data: ";
-  JsonWriter json(out);
-  json.begin_object();
-  write_head(json, plan, identity);
-  json.key("choices").begin_array().end_array().key("usage");
-  write_usage(json, usage, plan.chat);
+void append_stream_end(std::string& out, const Plan& plan, const ResponseIdentity& identity,
+                       const ResponseUsage& usage) {
+  if (plan.api != Api::kChat && plan.api != Api::kCompletions) return;
+  if (plan.include_usage) {
+    out += "data: ";
+    JsonWriter json(out);
+    json.begin_object();
+    write_head(json, plan, identity);
+    json.key("choices").begin_array().end_array().key("usage");
+    write_usage(json, usage, plan.api == Api::kChat);
+    json.end_object();
+    out += "\n\n";
+  }
+  out += "data: [DONE]\n\n";
+}
+
+std::string_view keep_alive_event(Api api) {
+  if (api == Api::kMessages) return "event: ping\ndata: {\"type\":\"ping\"}\n\n";
+  return ": keep-alive\n\n";
+}
+
+void write_ids(JsonWriter& json, std::string_view name, const std::vector<int32_t>& ids) {
+  json.key(name).begin_array();
+  for (const int32_t id : ids) json.integer(id);
+  json.end_array();
+}
+
+void close_event(JsonWriter& json, std::string& out, const Plan& plan, bool last,
+                 std::string_view hint) {
+  if (last) write_warnings(json, plan, hint);
+  if (plan.include_usage) json.key("usage").null();
   json.end_object();
   out += "\n\n";
 }
@@ -79,6 +118,10 @@ std::string render_response(const Plan& plan, const ResponseIdentity& identity,
                             const ResponseUsage& usage) {
   std::string out;
   JsonWriter json(out);
+  if (plan.api == Api::kMessages || plan.api == Api::kResponses) {
+    choices.front()->render(json);
+    return out;
+  }
   json.begin_object();
   write_head(json, plan, identity);
   json.key("choices").begin_array();
@@ -88,11 +131,9 @@ std::string render_response(const Plan& plan, const ResponseIdentity& identity,
     if (hint.empty()) hint = choice->hint();
   }
   json.end_array().key("usage");
-  write_usage(json, usage, plan.chat);
-  if (plan.return_token_ids && plan.chat) {
-    json.key("prompt_token_ids").begin_array();
-    for (const int32_t id : plan.prompts.front()) json.integer(id);
-    json.end_array();
+  write_usage(json, usage, plan.api == Api::kChat);
+  if (plan.return_token_ids && plan.api == Api::kChat) {
+    write_ids(json, "prompt_token_ids", plan.prompts.front());
   }
   write_warnings(json, plan, hint);
   json.end_object();

@@ -17,7 +17,7 @@ namespace cedra::server {
 
 // What is the same in every chunk of a response.
 struct ResponseIdentity {
-  std::string id;            // "chatcmpl-..." or "cmpl-..."
+  std::string id;            // "chatcmpl-...", "cmpl-...", "msg_..." or "resp_..."
   int64_t created = 0;       // seconds since 1970
   std::string call_id_base;  // of tool calls: unique per response
 };
@@ -29,14 +29,17 @@ class Choice {
                                       const ResponseIdentity& identity, size_t index);
   virtual ~Choice() = default;
 
-  // The stream's first event. The functions below append whole events to `out` if the plan streams
-  // and collect the message if not.
+  // Before all else: the stream's first event. The functions below append whole events to `out` if
+  // the plan streams and collect the message if not.
   virtual void begin(std::string& out) = 0;
   // False: the text is complete, no more tokens are wanted.
   virtual bool token(const engine::Token& token, std::string& out) = 0;
   virtual void end(const engine::Finish& finish, std::string& out) = 0;
+  // Instead of end(): what tells a stream's reader that the request failed.
+  virtual void fail(const Error& error, std::string& out);
   virtual void prompt_logprobs(std::span<const engine::Token> /*tokens*/) {}
-  // The finished choice object of a response that is not streamed.
+  // Not streamed: the finished choice object of a completion, or the whole body of the routes that
+  // have one choice only (messages, responses).
   virtual void render(JsonWriter& json) const = 0;
 
   // Tokens up to and including the end of thinking.
@@ -57,14 +60,15 @@ struct ResponseUsage {
 };
 
 void write_usage(JsonWriter& json, const ResponseUsage& usage, bool chat);
-// The event with usage and no choices that ends a stream with include_usage.
-void append_usage_event(std::string& out, const Plan& plan, const ResponseIdentity& identity,
-                        const ResponseUsage& usage);
+// What comes after the last choice's end: with include_usage an event with usage and no choices,
+// and [DONE]; nothing on the routes that have no such thing.
+void append_stream_end(std::string& out, const Plan& plan, const ResponseIdentity& identity,
+                       const ResponseUsage& usage);
+// What a silent stream is kept alive with.
+std::string_view keep_alive_event(Api api);
 // The whole body of a response that is not streamed.
 std::string render_response(const Plan& plan, const ResponseIdentity& identity,
                             std::span<const std::unique_ptr<Choice>> choices,
                             const ResponseUsage& usage);
-
-inline constexpr std::string_view kDoneEvent = "data: [DONE]\n\n";
 
 }  // namespace cedra::server

@@ -49,6 +49,10 @@ Generation::Generation(engine::Engine& engine, const text::Tokenizer& tokenizer,
 }
 
 void Generation::run() {
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& choice : choices_) choice->begin(events_);
+  }
   for (size_t i = 0; i < plan_.choices(); ++i) {
     if (exchange_->gone()) break;
     engine::Request request;
@@ -64,7 +68,7 @@ void Generation::run() {
       if (id.error().code == Code::kExhausted || id.error().code == Code::kUnavailable) {
         metrics_->refused.fetch_add(1, std::memory_order_relaxed);
       }
-      exchange_->respond(error_response(id.error()));
+      exchange_->respond(error_response(id.error(), plan_.api));
       return;
     }
     const std::lock_guard lock(mutex_);
@@ -76,22 +80,20 @@ void Generation::run() {
       self->cancel();
     }
   });
-  const std::lock_guard lock(mutex_);
-  if (dead_) return;
-  admitted_ = true;
-  if (plan_.stream) {
-    if (error_) {  // before anything was sent: a real status
-      exchange_->respond(error_response(*error_));
-      dead_ = true;
-      return;
+  bool failed = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (dead_) return;
+    admitted_ = true;
+    failed = error_.has_value();
+    if (!failed && plan_.stream) {
+      started_ = true;
+      exchange_->start_events(keep_alive_event(plan_.api));
+      deliver_locked();
     }
-    exchange_->start_events();
-    std::string first;
-    for (const auto& choice : choices_) choice->begin(first);
-    events_.insert(0, first);
-    deliver_locked();
+    complete_locked();
   }
-  complete_locked();
+  if (failed) cancel();  // those submitted after the one that failed
 }
 
 void Generation::cancel() {
@@ -141,25 +143,44 @@ void Generation::on_finish(size_t choice, const engine::Finish& finish) {
   metrics_->end_to_end.observe(seconds_between(arrival_, now));
   metrics_->prompt_tokens.observe(static_cast<double>(finish.usage.prompt_tokens));
   metrics_->generated_tokens.observe(static_cast<double>(finish.usage.completion_tokens));
-  const std::lock_guard lock(mutex_);
-  if (times_[choice].first_token != Clock::time_point()) {
-    metrics_->decode.observe(seconds_between(times_[choice].first_token, now));
+  bool failed = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (times_[choice].first_token != Clock::time_point()) {
+      metrics_->decode.observe(seconds_between(times_[choice].first_token, now));
+    }
+    ++finished_;
+    usage_.completion_tokens += finish.usage.completion_tokens;
+    if (choice % static_cast<size_t>(plan_.n) == 0) {
+      usage_.prompt_tokens += finish.usage.prompt_tokens;
+      usage_.cached_tokens += finish.usage.cached_tokens;
+    }
+    if (dead_) return;
+    if (std::optional<Error> error = failure(finish)) {
+      error_ = std::move(error);
+      failed_choice_ = choice;
+      failed = true;
+    } else {
+      choices_[choice]->end(finish, events_);
+      deliver_locked();
+    }
+    usage_.reasoning_tokens += choices_[choice]->reasoning_tokens();
+    complete_locked();
   }
-  ++finished_;
-  usage_.completion_tokens += finish.usage.completion_tokens;
-  if (choice % static_cast<size_t>(plan_.n) == 0) {
-    usage_.prompt_tokens += finish.usage.prompt_tokens;
-    usage_.cached_tokens += finish.usage.cached_tokens;
-  }
-  if (dead_) return;
+  if (failed) cancel();  // an answer with a hole is no answer: the other choices need not go on
+}
+
+// What the client is told instead of an answer, if it shall be.
+std::optional<Error> Generation::failure(const engine::Finish& finish) const {
   if (finish.reason == engine::FinishReason::kError) {
-    error_ = finish.error.value_or(Error{Code::kInternal, "the request failed"});
-  } else {
-    choices_[choice]->end(finish, events_);
-    deliver_locked();
+    return finish.error.value_or(Error{Code::kInternal, "the request failed"});
   }
-  usage_.reasoning_tokens += choices_[choice]->reasoning_tokens();
-  complete_locked();
+  // These routes have no name for an answer that the server broke off.
+  const bool nameless = plan_.api == Api::kMessages || plan_.api == Api::kResponses;
+  if (finish.reason == engine::FinishReason::kCancelled && nameless) {
+    return Error{Code::kUnavailable, "the server is shutting down and ended the request early"};
+  }
+  return std::nullopt;
 }
 
 void Generation::count_finish(engine::FinishReason reason) {
@@ -189,12 +210,12 @@ void Generation::deliver_locked() {
 }
 
 void Generation::complete_locked() {
-  if (!admitted_ || dead_ || finished_ < choices_.size()) return;
+  if (!admitted_ || dead_ || (finished_ < choices_.size() && !error_)) return;
   dead_ = true;
-  if (!plan_.stream) {
+  if (!started_) {
     HttpResponse response;
     if (error_) {
-      response = error_response(*error_);
+      response = error_response(*error_, plan_.api);
     } else {
       response.body = render_response(plan_, identity_, choices_, usage_);
     }
@@ -203,10 +224,9 @@ void Generation::complete_locked() {
   }
   std::string last;
   if (error_) {
-    last = "data: " + error_json(*error_) + "\n\n";
+    choices_[failed_choice_]->fail(*error_, last);
   } else {
-    if (plan_.include_usage) append_usage_event(last, plan_, identity_, usage_);
-    last += kDoneEvent;
+    append_stream_end(last, plan_, identity_, usage_);
   }
   exchange_->write(last);
   exchange_->finish();

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
  private:
   void count_finish(engine::FinishReason reason);
+  std::optional<Error> failure(const engine::Finish& finish) const;
   void deliver_locked();
   void complete_locked();
 
@@ -58,9 +60,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::string events_;  // rendered, not yet written
   ResponseUsage usage_;
   size_t finished_ = 0;
-  bool admitted_ = false;  // all choices are in; the stream's head is written
+  bool admitted_ = false;  // all choices are in
+  bool started_ = false;   // the stream's head is written
   bool dead_ = false;      // refused, or the client is gone: nothing more to write
   std::optional<Error> error_;
+  size_t failed_choice_ = 0;
 };
 
 }  // namespace cedra::server

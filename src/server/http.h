@@ -34,8 +34,9 @@ class Exchange {
   // The whole response at once.
   virtual void respond(HttpResponse response) = 0;
 
-  // Or a stream of server-sent events: head, pieces (whole events), end.
-  virtual void start_events() = 0;
+  // Or a stream of server-sent events: head, pieces (whole events), end. `keep_alive` is sent while
+  // nothing else is.
+  virtual void start_events(std::string_view keep_alive) = 0;
   // Queues a piece; never blocks. False: the client is gone or reads too slowly; stop.
   virtual bool write(std::string_view events) = 0;
   virtual void finish() = 0;

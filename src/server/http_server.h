@@ -28,7 +28,7 @@ struct HttpLimits {
   std::chrono::milliseconds body_timeout{120'000};
   std::chrono::milliseconds idle_timeout{75'000};   // between requests of one connection
   std::chrono::milliseconds write_timeout{30'000};  // without progress of a write
-  std::chrono::milliseconds comment_every{15'000};  // ": keep-alive" on silent event streams
+  std::chrono::milliseconds comment_every{15'000};  // a sign of life on silent event streams
 };
 
 class HttpServer {

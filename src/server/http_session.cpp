@@ -89,10 +89,11 @@ class SessionExchange final : public Exchange {
     schedule(lock);
   }
 
-  void start_events() override {
+  void start_events(std::string_view keep_alive) override {
     std::unique_lock lock(outbox_->mutex);
     if (outbox_->finished || outbox_->started) return;
     outbox_->started = outbox_->events = true;
+    outbox_->keep_alive_event = keep_alive;
     if (!outbox_->chunked) outbox_->keep_alive = false;
     outbox_->pending = response_head(200, "text/event-stream; charset=utf-8", outbox_->keep_alive);
     outbox_->pending += "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n";
@@ -104,7 +105,7 @@ class SessionExchange final : public Exchange {
     if (events.empty()) return !gone();
     std::unique_lock lock(outbox_->mutex);
     if (outbox_->gone || outbox_->finished || !outbox_->events) return false;
-    if (outbox_->pending.size() + events.size() > core_->limits.outbox_bytes) {
+    if (outbox_->pending.size() > core_->limits.outbox_bytes) {
       outbox_->gone = outbox_->too_slow = true;
       schedule(lock);
       return false;
@@ -366,9 +367,8 @@ void Session::arm_comment() {
       const std::lock_guard lock(self->outbox_->mutex);
       Outbox& box = *self->outbox_;
       if (box.events && !box.finished && box.pending.empty()) {
-        static constexpr std::string_view kComment = ": keep-alive\n\n";
-        box.pending = box.chunked ? fmt::format("{:x}\r\n{}\r\n", kComment.size(), kComment)
-                                  : std::string(kComment);
+        const std::string& event = box.keep_alive_event;
+        box.pending = box.chunked ? fmt::format("{:x}\r\n{}\r\n", event.size(), event) : event;
       }
     }
     self->quiet_ = true;

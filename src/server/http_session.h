@@ -43,10 +43,11 @@ struct Outbox {
   bool finished = false;  // nothing more will be appended
   bool gone = false;      // the client left, or was too slow
   bool too_slow = false;
-  bool scheduled = false;   // a flush is posted
-  bool chunked = false;     // HTTP/1.1: chunked framing for events
-  bool keep_alive = false;  // of this response
-  bool head_only = false;   // HEAD: the body's length, but not the body
+  bool scheduled = false;        // a flush is posted
+  bool chunked = false;          // HTTP/1.1: chunked framing for events
+  bool keep_alive = false;       // of this response
+  bool head_only = false;        // HEAD: the body's length, but not the body
+  std::string keep_alive_event;  // sent when an event stream was silent for a while
   std::function<void()> on_gone;
 };
 

@@ -2,6 +2,9 @@
 #include "server/plan.h"
 
 #include <algorithm>
+#include <iterator>
+
+#include "server/error_body.h"
 
 namespace cedra::server {
 namespace {
@@ -26,9 +29,9 @@ Result<engine::SamplingParams> sampling_of(const text::RequestFields& fields, in
   if (room < 1) {
     return err(
         Code::kTooLarge,
-        "the prompt has {} tokens, but the context length is {} tokens, of which at least one "
-        "is needed for the answer; shorten the prompt",
-        longest, info.context_length);
+        "{}: {} tokens > {} maximum; the maximum context length is {} tokens, of which at least "
+        "one is needed for the answer",
+        kPromptTooLong, longest, info.context_length - 1, info.context_length);
   }
   engine::SamplingParams out;
   const engine::SamplingParams& defaults = model.defaults;
@@ -76,21 +79,20 @@ Result<> check_ids(const std::vector<int32_t>& ids, const char* name, int64_t vo
   return {};
 }
 
-Result<text::ParsedRequest> parse_chat(std::string_view body, const ModelContext& model) {
+text::RequestRules request_rules(const ModelContext& model) {
   text::RequestRules rules;
   rules.efforts = text::effort_table(model.names.front());
   rules.default_thinking = model.default_thinking;
-  return text::parse_request(text::Route::kChatCompletions, body, rules);
+  return rules;
 }
 
-}  // namespace
-
-Result<Plan> plan_chat(std::string_view body, const ModelContext& model) {
-  CEDRA_ASSIGN(text::ParsedRequest request, parse_chat(body, model));
+// What the routes that take a conversation have in common.
+Result<Plan> plan_conversation(const text::ParsedRequest& request, Api api,
+                               const ModelContext& model) {
   const text::RequestFields& fields = request.fields;
   CEDRA_TRY(check_fields(fields, 1, model.limits));
   Plan plan;
-  plan.chat = true;
+  plan.api = api;
   CEDRA_ASSIGN(plan.model, model_name(fields.model, model));
   if (request.response_format == text::ResponseFormatKind::kJsonSchema) {
     return err(
@@ -102,21 +104,58 @@ Result<Plan> plan_chat(std::string_view body, const ModelContext& model) {
   CEDRA_ASSIGN(std::vector<int32_t> ids, encode_prompt(prompt, model));
   plan.prompts.push_back(std::move(ids));
   CEDRA_ASSIGN(plan.sampling, sampling_of(fields, 0, plan.prompts, model));
-  plan.logprobs = fields.logprobs;
-  if (fields.logprobs) plan.sampling.top_logprobs = static_cast<int>(fields.top_logprobs);
   plan.stream = fields.stream;
-  plan.include_usage = fields.include_usage.value_or(false);
-  plan.return_token_ids = fields.return_token_ids;
   plan.thinking = request.options.thinking;
-  plan.n = fields.n;
   plan.priority = static_cast<int>(std::clamp<int64_t>(fields.priority, -1'000'000, 1'000'000));
   plan.cache_salt = fields.cache_salt;
   plan.parser.start = prompt.start;
   plan.parser.tools = prompt.tools;
   plan.parser.stop = fields.stop;
   plan.parser.max_calls = fields.parallel_tool_calls ? 0 : 1;
+  plan.ignored = request.ignored;
   plan.warnings = request.warnings;
   plan.warnings.insert(plan.warnings.end(), prompt.warnings.begin(), prompt.warnings.end());
+  return plan;
+}
+
+}  // namespace
+
+Result<Plan> plan_chat(std::string_view body, const ModelContext& model) {
+  CEDRA_ASSIGN(const text::ParsedRequest request,
+               text::parse_request(text::Route::kChatCompletions, body, request_rules(model)));
+  CEDRA_ASSIGN(Plan plan, plan_conversation(request, Api::kChat, model));
+  const text::RequestFields& fields = request.fields;
+  plan.logprobs = fields.logprobs;
+  if (fields.logprobs) plan.sampling.top_logprobs = static_cast<int>(fields.top_logprobs);
+  plan.include_usage = fields.include_usage.value_or(false);
+  plan.return_token_ids = fields.return_token_ids;
+  plan.n = fields.n;
+  plan.reasoning_names = model.reasoning_names;
+  return plan;
+}
+
+Result<Plan> plan_messages(std::string_view body, const ModelContext& model) {
+  CEDRA_ASSIGN(const text::ParsedRequest request,
+               text::parse_request(text::Route::kMessages, body, request_rules(model)));
+  return plan_conversation(request, Api::kMessages, model);
+}
+
+Result<Plan> plan_responses(std::string_view body, const ModelContext& model,
+                            text::PreviousResponse previous) {
+  text::RequestRules rules = request_rules(model);
+  rules.previous_response = std::move(previous);
+  CEDRA_ASSIGN(text::ParsedRequest request,
+               text::parse_request(text::Route::kResponses, body, rules));
+  CEDRA_ASSIGN(Plan plan, plan_conversation(request, Api::kResponses, model));
+  plan.logprobs = request.fields.logprobs;
+  if (plan.logprobs) plan.sampling.top_logprobs = static_cast<int>(request.fields.top_logprobs);
+  plan.responses = std::move(request.responses);
+  if (plan.responses.store) {
+    auto& messages = request.conversation.messages;
+    const auto own = static_cast<ptrdiff_t>(plan.responses.instructions);
+    plan.history.assign(std::make_move_iterator(messages.begin() + own),
+                        std::make_move_iterator(messages.end()));
+  }
   return plan;
 }
 
@@ -124,6 +163,7 @@ Result<Plan> plan_completion(std::string_view body, const ModelContext& model) {
   CEDRA_ASSIGN(const CompletionRequest request, parse_completion(body, model.limits));
   const text::RequestFields& fields = request.fields;
   Plan plan;
+  plan.api = Api::kCompletions;
   CEDRA_ASSIGN(plan.model, model_name(fields.model, model));
   for (const CompletionPrompt& prompt : request.prompts) {
     std::vector<int32_t> ids = prompt.ids;
@@ -160,10 +200,22 @@ Result<TokenizePlan> plan_tokenize(std::string_view body, const ModelContext& mo
     out.ids = model.tokenizer->encode(std::span<const text::Segment>(prompt.segments));
     return out;
   }
-  CEDRA_ASSIGN(const text::ParsedRequest chat, parse_chat(body, model));
+  CEDRA_ASSIGN(const text::ParsedRequest chat,
+               text::parse_request(text::Route::kChatCompletions, body, request_rules(model)));
   CEDRA_ASSIGN(const text::Prompt prompt, text::encode_chat(chat.conversation, chat.options));
   CEDRA_ASSIGN(out.ids, encode_prompt(prompt, model));
   return out;
+}
+
+Result<int64_t> plan_count(std::string_view body, const ModelContext& model) {
+  text::RequestRules rules = request_rules(model);
+  rules.count_only = true;
+  CEDRA_ASSIGN(const text::ParsedRequest request,
+               text::parse_request(text::Route::kMessages, body, rules));
+  CEDRA_TRY(model_name(request.fields.model, model));
+  CEDRA_ASSIGN(const text::Prompt prompt, text::encode_chat(request.conversation, request.options));
+  CEDRA_ASSIGN(const std::vector<int32_t> ids, encode_prompt(prompt, model));
+  return static_cast<int64_t>(ids.size());
 }
 
 Result<std::vector<int32_t>> plan_detokenize(std::string_view body, const ModelContext& model) {

@@ -7,6 +7,7 @@
 #include <array>
 #include <random>
 
+#include "base/log.h"
 #include "server/error_body.h"
 #include "server/generation.h"
 
@@ -21,6 +22,9 @@ enum class Route {
   kModels,
   kChat,
   kCompletions,
+  kResponses,
+  kMessages,
+  kCountTokens,
   kTokenize,
   kDetokenize
 };
@@ -32,7 +36,7 @@ struct RouteRow {
   bool open;  // needs no API key
 };
 
-constexpr std::array<RouteRow, 9> kRoutes{{
+constexpr std::array<RouteRow, 12> kRoutes{{
     {"GET", "/health", Route::kHealth, true},
     {"GET", "/ping", Route::kPing, true},
     {"GET", "/version", Route::kVersion, true},
@@ -40,6 +44,9 @@ constexpr std::array<RouteRow, 9> kRoutes{{
     {"GET", "/models", Route::kModels, false},
     {"POST", "/chat/completions", Route::kChat, false},
     {"POST", "/completions", Route::kCompletions, false},
+    {"POST", "/responses", Route::kResponses, false},
+    {"POST", "/messages", Route::kMessages, false},
+    {"POST", "/messages/count_tokens", Route::kCountTokens, false},
     {"POST", "/tokenize", Route::kTokenize, false},
     {"POST", "/detokenize", Route::kDetokenize, false},
 }};
@@ -66,6 +73,13 @@ bool same_secret(std::string_view given, std::string_view expected) {
   return difference == 0;
 }
 
+bool starts_with_nocase(std::string_view text, std::string_view lower) {
+  return text.size() >= lower.size() &&
+         std::equal(lower.begin(), lower.end(), text.begin(), [](char a, char b) {
+           return a == (b >= 'A' && b <= 'Z' ? static_cast<char>(b - 'A' + 'a') : b);
+         });
+}
+
 std::function<uint64_t()> system_random() {
   return [device = std::make_shared<std::random_device>()] {
     return (static_cast<uint64_t>((*device)()) << 32) | (*device)();
@@ -76,6 +90,34 @@ int64_t system_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
+}
+
+std::string_view id_prefix(Api api) {
+  switch (api) {
+    case Api::kChat:
+      return "chatcmpl-";
+    case Api::kCompletions:
+      return "cmpl-";
+    case Api::kResponses:
+      return "resp_";
+    case Api::kMessages:
+      break;
+  }
+  return "msg_";
+}
+
+std::string_view route_name(Api api) {
+  switch (api) {
+    case Api::kChat:
+      return "/v1/chat/completions";
+    case Api::kCompletions:
+      return "/v1/completions";
+    case Api::kResponses:
+      return "/v1/responses";
+    case Api::kMessages:
+      break;
+  }
+  return "/v1/messages";
 }
 
 HttpResponse json_response(std::string body) {
@@ -95,7 +137,9 @@ Service::Service(engine::Engine& engine, const text::Tokenizer& tokenizer, Servi
   model_.names = options_.model_names;
   model_.limits = options_.limits;
   model_.default_thinking = options_.default_thinking;
+  model_.reasoning_names = options_.reasoning_names;
   model_.defaults = options_.defaults;
+  store_ = std::make_shared<ResponseStore>(options_.response_store_bytes);
   started_ = options_.now();
   worker_ = std::thread([this] { work(); });
 }
@@ -141,6 +185,7 @@ void Service::answer(const HttpRequest& request, const std::shared_ptr<Exchange>
   // HEAD asks for the head of what GET gives; the connection leaves out the body.
   const std::string_view method =
       request.method == "HEAD" ? std::string_view("GET") : std::string_view(request.method);
+  const Api api = path.starts_with("/messages") ? Api::kMessages : Api::kChat;
   const RouteRow* row = nullptr;
   std::string allowed;
   for (const RouteRow& candidate : kRoutes) {
@@ -151,18 +196,17 @@ void Service::answer(const HttpRequest& request, const std::shared_ptr<Exchange>
   if (row == nullptr) {
     Error error{Code::kNotFound, fmt::format("no such route: {} {}", request.method.substr(0, 20),
                                              request.path.substr(0, 200))};
-    HttpResponse response = error_response(error);
-    if (!allowed.empty()) {
-      response.status = 405;
-      response.headers.emplace_back("Allow", allowed);
-    }
+    HttpResponse response = error_response(error, api, allowed.empty() ? 404 : 405);
+    if (!allowed.empty()) response.headers.emplace_back("Allow", allowed);
     reply(exchange, std::move(response));
     return;
   }
-  if (!row->open && !authorized(request)) {
-    HttpResponse response = error_response(Error{
-        Code::kInvalid, "missing or wrong API key; send it as \"Authorization: Bearer KEY\""});
-    response.status = 401;
+  const std::optional<size_t> owner = owner_of(request);
+  if (!row->open && !owner) {
+    HttpResponse response = error_response(
+        Error{Code::kInvalid,
+              "missing or wrong API key; send it as \"Authorization: Bearer KEY\" or x-api-key"},
+        api, 401);
     response.headers.emplace_back("WWW-Authenticate", "Bearer");
     reply(exchange, std::move(response));
     return;
@@ -193,10 +237,19 @@ void Service::answer(const HttpRequest& request, const std::shared_ptr<Exchange>
       reply(exchange, json_response(models_json()));
       break;
     case Route::kChat:
-      generate(plan_chat(request.body, model_), exchange, arrival);
+      generate(Api::kChat, plan_chat(request.body, model_), exchange, arrival);
       break;
     case Route::kCompletions:
-      generate(plan_completion(request.body, model_), exchange, arrival);
+      generate(Api::kCompletions, plan_completion(request.body, model_), exchange, arrival);
+      break;
+    case Route::kResponses:
+      respond(request, owner.value_or(0), exchange, arrival);
+      break;
+    case Route::kMessages:
+      generate(Api::kMessages, plan_messages(request.body, model_), exchange, arrival);
+      break;
+    case Route::kCountTokens:
+      count_tokens(request, exchange);
       break;
     case Route::kTokenize:
       tokenize(request, exchange);
@@ -216,30 +269,60 @@ void Service::reply(const std::shared_ptr<Exchange>& exchange, HttpResponse resp
   exchange->respond(std::move(response));
 }
 
-void Service::fail(const std::shared_ptr<Exchange>& exchange, const Error& error) {
-  reply(exchange, error_response(error));
+void Service::fail(const std::shared_ptr<Exchange>& exchange, const Error& error, Api api) {
+  reply(exchange, error_response(error, api));
 }
 
-void Service::generate(Result<Plan> plan, const std::shared_ptr<Exchange>& exchange,
+void Service::generate(Api api, Result<Plan> plan, const std::shared_ptr<Exchange>& exchange,
                        std::chrono::steady_clock::time_point arrival) {
   if (!plan) {
-    fail(exchange, plan.error());
+    fail(exchange, plan.error(), api);
     return;
   }
   if (draining_.load(std::memory_order_relaxed)) {
-    fail(exchange, Error{Code::kUnavailable, "the server is shutting down"});
+    fail(exchange, Error{Code::kUnavailable, "the server is shutting down"}, api);
     return;
   }
+  log_ignored(api, plan->ignored);
   ResponseIdentity identity;
   const uint64_t high = options_.random();
   const uint64_t low = options_.random();
-  identity.id = fmt::format("{}-{:016x}{:016x}", plan->chat ? "chatcmpl" : "cmpl", high, low);
+  identity.id = fmt::format("{}{:016x}{:016x}", id_prefix(api), high, low);
   identity.created = options_.now();
   identity.call_id_base = fmt::format("{:016x}", options_.random());
   if (!plan->sampling.seed) plan->sampling.seed = options_.random() >> 1;
   std::make_shared<Generation>(*engine_, *tokenizer_, metrics_, *std::move(plan),
                                std::move(identity), exchange, arrival)
       ->run();
+}
+
+void Service::respond(const HttpRequest& request, size_t owner,
+                      const std::shared_ptr<Exchange>& exchange,
+                      std::chrono::steady_clock::time_point arrival) {
+  Result<Plan> plan = plan_responses(
+      request.body, model_,
+      [store = store_, owner](std::string_view id) { return store->get(id, owner); });
+  if (plan && plan->responses.store) {
+    plan->keep = [store = store_, owner, history = std::move(plan->history)](const std::string& id,
+                                                                             text::Message answer) {
+      std::vector<text::Message> messages = history;
+      messages.push_back(std::move(answer));
+      store->put(id, owner, std::move(messages));
+    };
+  }
+  generate(Api::kResponses, std::move(plan), exchange, arrival);
+}
+
+// Once per field, so that a client's habits do not fill the log.
+void Service::log_ignored(Api api, const std::vector<std::string>& names) {
+  constexpr size_t kMost = 256;
+  const std::lock_guard lock(mutex_);
+  for (const std::string& name : names) {
+    if (logged_.size() >= kMost) return;
+    if (!logged_.insert(fmt::format("{}{}", id_prefix(api), name)).second) continue;
+    log::info("requests for {} carry \"{}\", which means nothing here and is ignored",
+              route_name(api), name);
+  }
 }
 
 void Service::tokenize(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
@@ -260,6 +343,17 @@ void Service::tokenize(const HttpRequest& request, const std::shared_ptr<Exchang
     json.end_array();
   }
   json.end_object();
+  reply(exchange, json_response(std::move(body)));
+}
+
+void Service::count_tokens(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
+  const Result<int64_t> count = plan_count(request.body, model_);
+  if (!count) {
+    fail(exchange, count.error(), Api::kMessages);
+    return;
+  }
+  std::string body;
+  JsonWriter(body).begin_object().key("input_tokens").integer(*count).end_object();
   reply(exchange, json_response(std::move(body)));
 }
 
@@ -288,16 +382,20 @@ std::string Service::models_json() const {
   return body;
 }
 
-bool Service::authorized(const HttpRequest& request) const {
-  if (options_.api_key.empty()) return true;
-  static constexpr std::string_view kBearer = "Bearer ";
+std::optional<size_t> Service::owner_of(const HttpRequest& request) const {
+  if (options_.api_keys.empty()) return 0;
+  static constexpr std::string_view kBearer = "bearer ";
   std::string_view given = request.authorization;
-  if (given.starts_with(kBearer)) {
+  if (starts_with_nocase(given, kBearer)) {
     given.remove_prefix(kBearer.size());
   } else {
     given = request.api_key;
   }
-  return same_secret(given, options_.api_key);
+  std::optional<size_t> owner;
+  for (size_t i = 0; i < options_.api_keys.size(); ++i) {  // all of them, whichever it is
+    if (same_secret(given, options_.api_keys[i])) owner = i;
+  }
+  return owner;
 }
 
 }  // namespace cedra::server

@@ -8,6 +8,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +18,7 @@
 #include "server/http.h"
 #include "server/metrics.h"
 #include "server/plan.h"
+#include "server/response_store.h"
 #include "text/tokenizer.h"
 
 namespace cedra::server {
@@ -23,9 +26,11 @@ namespace cedra::server {
 struct ServiceOptions {
   std::vector<std::string> model_names{"deepseek-flash"};  // first is the main one
   std::string version;
-  std::string api_key;  // "": none needed
+  std::vector<std::string> api_keys;               // any of them will do; empty: none needed
+  size_t response_store_bytes = size_t{64} << 20;  // of conversations kept for previous_response_id
   RequestLimits limits;
   bool default_thinking = true;
+  ReasoningNames reasoning_names;
   engine::SamplingParams defaults;  // temperature, top_p, top_k where a request says nothing
   // Where ids, seeds and times come from; absent: the operating system.
   std::function<uint64_t()> random;
@@ -55,19 +60,25 @@ class Service {
   };
   void work();
   void reply(const std::shared_ptr<Exchange>& exchange, HttpResponse response);
-  void fail(const std::shared_ptr<Exchange>& exchange, const Error& error);
-  void generate(Result<Plan> plan, const std::shared_ptr<Exchange>& exchange,
+  void fail(const std::shared_ptr<Exchange>& exchange, const Error& error, Api api = Api::kChat);
+  void respond(const HttpRequest& request, size_t owner, const std::shared_ptr<Exchange>& exchange,
+               std::chrono::steady_clock::time_point arrival);
+  void generate(Api api, Result<Plan> plan, const std::shared_ptr<Exchange>& exchange,
                 std::chrono::steady_clock::time_point arrival);
   void tokenize(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void count_tokens(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void detokenize(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   std::string models_json() const;
-  bool authorized(const HttpRequest& request) const;
+  // Which of the keys the request has; 0 if none is needed, nullopt if it has none of them.
+  std::optional<size_t> owner_of(const HttpRequest& request) const;
+  void log_ignored(Api api, const std::vector<std::string>& names);
 
   engine::Engine* engine_;
   const text::Tokenizer* tokenizer_;
   ServiceOptions options_;
   ModelContext model_;
   Metrics metrics_;
+  std::shared_ptr<ResponseStore> store_;
   int64_t started_ = 0;
   std::atomic<bool> draining_{false};
 
@@ -75,6 +86,7 @@ class Service {
   std::condition_variable changed_;
   std::deque<Job> jobs_;
   bool quit_ = false;
+  std::set<std::string> logged_;  // ignored fields that were named in the log; under mutex_
   std::thread worker_;
 };
 

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -60,7 +61,7 @@ class MemoryExchange final : public Exchange {
     done_ = true;
     changed_.notify_all();
   }
-  void start_events() override {
+  void start_events(std::string_view) override {
     const std::lock_guard lock(mutex_);
     response_.content_type = "text/event-stream";
   }
@@ -96,6 +97,8 @@ class MemoryExchange final : public Exchange {
 
 struct TestOptions {
   std::string script = "Hello";
+  // Instead of `script`: what a request gets.
+  std::function<engine::Script(const engine::Request&)> answer;
   std::chrono::microseconds token_delay{0};
   std::chrono::microseconds prefill_delay{0};
   int64_t prefill_chunk = 16;
@@ -133,9 +136,12 @@ class TestService {
     out.token_delay = options.token_delay;
     out.prefill_delay = options.prefill_delay;
     out.prefill_chunk = options.prefill_chunk;
-    out.script = [ids = tiny_tokenizer().encode(options.script)](const engine::Request&) {
-      return ids;
-    };
+    out.script = options.answer;
+    if (!out.script) {
+      out.script = [ids = tiny_tokenizer().encode(options.script)](const engine::Request&) {
+        return ids;
+      };
+    }
     return out;
   }
 };

@@ -90,10 +90,7 @@ class TextChoice final : public Choice {
       token_ids_.clear();
     }
     json.end_object().end_array();
-    if (last) write_warnings(json, *plan_, {});
-    if (plan_->include_usage) json.key("usage").null();
-    json.end_object();
-    out += "\n\n";
+    close_event(json, out, *plan_, last, {});
   }
 
   void write_rest(JsonWriter& json, const std::vector<LogprobEntry>& entries, bool last) const {
@@ -114,12 +111,6 @@ class TextChoice final : public Choice {
     } else if (stop_token_) {
       json.key("stop_reason").integer(*stop_token_);
     }
-  }
-
-  static void write_ids(JsonWriter& json, std::string_view name, const std::vector<int32_t>& ids) {
-    json.key(name).begin_array();
-    for (const int32_t id : ids) json.integer(id);
-    json.end_array();
   }
 
   const Plan* plan_;

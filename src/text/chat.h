@@ -50,6 +50,9 @@ struct ToolDefinition {
   bool strict = false;
   // A free-text tool of the Responses route: shown with one string parameter "input".
   bool custom = false;
+  // A tool of a namespace (Responses): `name` is what the model sees, these are the client's.
+  std::string space;
+  std::string short_name;
 };
 
 struct Message {

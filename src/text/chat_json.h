@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,10 @@ namespace cedra::text {
 
 enum class Route : uint8_t { kChatCompletions, kMessages, kResponses };
 
+// The messages of an earlier response's whole conversation, answer included, or why they are not
+// there (kNotFound).
+using PreviousResponse = std::function<Result<std::vector<Message>>(std::string_view id)>;
+
 struct RequestRules {
   // true: the hosted API's rules to the letter. false: what a local server should accept
   // (4.2, 4.3): calls without an answer and json_object without the word "json" give warnings, and
@@ -26,7 +31,15 @@ struct RequestRules {
   EffortTable efforts = effort_table("");
   bool default_thinking = true;
   JsonLimits limits;
+  bool count_only = false;             // messages: nothing is generated, max_tokens may be missing
+  PreviousResponse previous_response;  // empty: previous_response_id is refused
 };
+
+// Counts that a body may not exceed.
+inline constexpr size_t kMaxMessages = 16384;  // also items of the Responses route
+inline constexpr size_t kMaxTools = 1024;
+inline constexpr size_t kMaxLogitBias = 1024;
+inline constexpr size_t kMaxStopTokenIds = 128;
 
 enum class ResponseFormatKind : uint8_t { kText, kJsonObject, kJsonSchema };
 
@@ -58,17 +71,33 @@ struct RequestFields {
   int64_t priority = 0;
 };
 
+// What only the Responses route has.
+struct ResponsesFields {
+  size_t instructions = 0;  // leading messages that the next request does not inherit
+  bool store = true;
+  bool reasoning_summary = false;    // reasoning is wanted as a summary
+  bool encrypted_reasoning = false;  // and in encrypted_content
+  // Members that the response repeats: name, JSON. Absent ones are not listed.
+  std::vector<std::pair<std::string, std::string>> echo;
+};
+
 struct ParsedRequest {
   Conversation conversation;
   ChatOptions options;
   RequestFields fields;
   ResponseFormatKind response_format = ResponseFormatKind::kText;
   std::string json_schema;  // kJsonSchema: the schema, Python's spelling
+  ResponsesFields responses;
   std::vector<std::string> warnings;
+  std::vector<std::string> ignored;  // names of members of the body that mean nothing here
 };
 
 // kInvalid (HTTP 400) with the text for the client; kTooLarge past a limit of `rules`.
 Result<ParsedRequest> parse_request(Route route, std::string_view body, const RequestRules& rules);
+// Whether a member of the body means something on this route.
+bool is_known_field(Route route, std::string_view name);
+// Reasoning that a client gives back in encrypted_content begins with this; nothing is encrypted.
+inline constexpr std::string_view kReasoningMark = "cedra:";
 // nullopt for other paths. "/v1" may be missing; "/beta" and "/anthropic" may stand in front.
 std::optional<Route> route_by_path(std::string_view path);
 

@@ -184,12 +184,64 @@ TEST(ChatJson, MessagesChoiceAndPrefill) {
   EXPECT_FALSE(request->fields.parallel_tool_calls);
   EXPECT_THAT(request->fields.stop, testing::ElementsAre("s"));
   EXPECT_EQ(request->conversation.tools.size(), 1u);
-  EXPECT_EQ(request->warnings.size(), 1u);
+  EXPECT_FALSE(request->options.thinking) << "a forced tool cannot be thought about";
+  EXPECT_THAT(request->warnings, testing::ElementsAre(testing::HasSubstr("web_search"),
+                                                      testing::HasSubstr("without thinking")));
 
   const auto prefill = prompt_of(
       R"({"max_tokens":5,"thinking":{"type":"disabled"},"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"Once"}]})",
       Route::kMessages);
   EXPECT_TRUE(prefill->text().ends_with("</think>Once"));
+}
+
+TEST(ChatJson, ResponsesNamespacesAreFlat) {
+  const auto request = parse(
+      R"({"input":[{"role":"user","content":"q"},)"
+      R"({"type":"function_call","call_id":"1","name":"read","namespace":"mcp__fs__","arguments":"{}"},)"
+      R"({"type":"function_call_output","call_id":"1","output":"x"},{"type":"web_search_call"}],)"
+      R"("tools":[{"type":"namespace","name":"mcp__fs__","tools":[{"type":"function","name":"read"}]},)"
+      R"({"type":"namespace","name":"web","tools":[{"type":"custom","name":"get"},{"type":"file_search"}]}]})",
+      Route::kResponses);
+  ASSERT_TRUE(request.has_value()) << request.error().message;
+  const auto& tools = request->conversation.tools;
+  ASSERT_EQ(tools.size(), 2u);
+  EXPECT_EQ(tools[0].name, "mcp__fs__read");
+  EXPECT_EQ(tools[0].space, "mcp__fs__");
+  EXPECT_EQ(tools[0].short_name, "read");
+  EXPECT_THAT(tools[0].function, testing::HasSubstr("mcp__fs__read"));
+  EXPECT_EQ(tools[1].name, "web__get");
+  EXPECT_TRUE(tools[1].custom);
+  EXPECT_EQ(request->conversation.messages.at(1).tool_calls.at(0).name, "mcp__fs__read");
+  EXPECT_EQ(request->warnings.size(), 2u) << "the search and the hosted tool";
+}
+
+TEST(ChatJson, FieldsWithoutMeaningAreListed) {
+  const auto request = parse(
+      R"({"messages":[{"role":"user","content":"q"}],"user":"u","metadata":{"a":1},"n":1,"x":null})",
+      Route::kChatCompletions);
+  ASSERT_TRUE(request.has_value()) << request.error().message;
+  EXPECT_THAT(request->ignored, testing::ElementsAre("user", "metadata"));
+}
+
+TEST(ChatJson, ListsAreBounded) {
+  const auto list = [](const std::string& name, const std::string& entry, size_t count) {
+    std::string out = "\"" + name + "\":[" + entry;
+    for (size_t i = 1; i < count; ++i) out += "," + entry;
+    return out + "]";
+  };
+  const std::string user = R"("messages":[{"role":"user","content":"q"}])";
+  std::string bias = R"("logit_bias":{"0":1)";
+  for (size_t i = 1; i <= kMaxLogitBias; ++i) bias += fmt::format(",\"{}\":1", i);
+  for (const std::string& body :
+       {"{" + user + "," + list("stop_token_ids", "7", kMaxStopTokenIds + 1) + "}",
+        "{" + user + "," + list("tools", "{}", kMaxTools + 1) + "}", "{" + user + "," + bias + "}}",
+        "{" + list("messages", R"({"role":"user","content":"q"})", kMaxMessages + 1) + "}",
+        "{" + user + R"(,"best_of":3})"}) {
+    const auto request = parse(body, Route::kChatCompletions);
+    ASSERT_FALSE(request.has_value()) << body.substr(0, 100);
+    EXPECT_THAT(request.error().message,
+                testing::AnyOf(testing::HasSubstr("at most"), testing::HasSubstr("best_of")));
+  }
 }
 
 TEST(ChatJson, ResponsesItemsJoin) {

@@ -89,6 +89,16 @@ Result<Message> parse_message(const JsonValue& value, const std::string& where) 
   return out;
 }
 
+// {mode, tools}: the list only narrows what the model is told, so the mode is what is kept.
+ToolChoice allowed_tools_choice(const JsonValue& allowed) {
+  const JsonValue* mode = present(allowed, "mode");
+  ToolChoice out;
+  if (mode != nullptr && mode->is_string() && mode->text() == "required") {
+    out.kind = ToolChoice::Kind::kRequired;
+  }
+  return out;
+}
+
 Result<ToolChoice> parse_tool_choice(const JsonValue& value) {
   ToolChoice out;
   if (value.is_string()) {
@@ -99,6 +109,8 @@ Result<ToolChoice> parse_tool_choice(const JsonValue& value) {
   } else if (const JsonValue* function = present(value, "function")) {
     CEDRA_ASSIGN(std::string name, get_string(*function, "name", "tool_choice.function"));
     return ToolChoice{ToolChoice::Kind::kNamed, std::move(name)};
+  } else if (const JsonValue* allowed = present(value, "allowed_tools")) {
+    return allowed_tools_choice(*allowed);
   }
   return err(Code::kInvalid, "tool_choice: expected none, auto, required or a named function");
 }
@@ -107,6 +119,7 @@ Result<ToolChoice> parse_tool_choice(const JsonValue& value) {
 
 Result<ParsedRequest> parse_chat(JsonValue& body, const RequestRules& rules) {
   ParsedRequest out;
+  out.ignored = ignored_fields(Route::kChatCompletions, body);
   const JsonValue* messages = present(body, "messages");
   if (messages == nullptr) return err(Code::kInvalid, "messages: a list of messages is required");
   CEDRA_ASSIGN(out.conversation.messages, parse_messages(*messages, rules, out.warnings));
@@ -118,7 +131,7 @@ Result<ParsedRequest> parse_chat(JsonValue& body, const RequestRules& rules) {
   }
   CEDRA_TRY(apply_thinking({present(body, "thinking"), present(body, "chat_template_kwargs"),
                             present(body, "reasoning_effort")},
-                           rules, out.options));
+                           rules, out.options, out.warnings));
   if (const JsonValue* format = present(body, "response_format")) {
     CEDRA_TRY(apply_response_format(*format, out));
   }
@@ -153,6 +166,7 @@ Result<std::vector<Message>> parse_messages(const JsonValue& messages, const Req
     return err(Code::kInvalid, "messages must be a list, got {}", messages.kind_name());
   }
   if (messages.items().empty()) return err(Code::kInvalid, "Empty input messages");
+  CEDRA_TRY(detail::check_count("messages", messages.items().size(), kMaxMessages));
   std::vector<Message> out;
   out.reserve(messages.items().size());
   for (size_t i = 0; i < messages.items().size(); ++i) {
@@ -168,6 +182,7 @@ Result<std::vector<ToolDefinition>> parse_tools(const JsonValue& tools) {
   if (!tools.is_array()) {
     return err(Code::kInvalid, "tools must be a list, got {}", tools.kind_name());
   }
+  CEDRA_TRY(detail::check_count("tools", tools.items().size(), kMaxTools));
   std::vector<ToolDefinition> out;
   for (size_t i = 0; i < tools.items().size(); ++i) {
     const JsonValue* function = detail::present(tools.items()[i], "function");

@@ -118,6 +118,7 @@ Result<std::vector<ToolDefinition>> parse_anthropic_tools(const JsonValue& tools
   if (!tools.is_array()) {
     return err(Code::kInvalid, "tools must be a list, got {}", tools.kind_name());
   }
+  CEDRA_TRY(check_count("tools", tools.items().size(), kMaxTools));
   std::vector<ToolDefinition> out;
   for (size_t i = 0; i < tools.items().size(); ++i) {
     const JsonValue& tool = tools.items()[i];
@@ -133,14 +134,17 @@ Result<std::vector<ToolDefinition>> parse_anthropic_tools(const JsonValue& tools
   return out;
 }
 
-Result<> apply_choice(const JsonValue& choice, ParsedRequest& out) {
+// `any`: some tool is to be called.
+Result<> apply_choice(const JsonValue& choice, ParsedRequest& out, bool& any) {
   const std::string_view type = block_type(choice);
   if (type == "tool") {
     CEDRA_ASSIGN(std::string name, get_string(choice, "name", "tool_choice"));
     out.options.tool_choice = {ToolChoice::Kind::kNamed, std::move(name)};
   } else if (type == "none") {
     out.options.tool_choice.kind = ToolChoice::Kind::kNone;
-  } else if (type != "auto" && type != "any") {
+  } else if (type == "any") {
+    any = true;
+  } else if (type != "auto") {
     return err(Code::kInvalid, "tool_choice.type: expected auto, any, tool or none, got '{}'",
                type.substr(0, 40));
   }
@@ -154,11 +158,14 @@ Result<> apply_choice(const JsonValue& choice, ParsedRequest& out) {
 Result<ParsedRequest> parse_anthropic(JsonValue& body, const RequestRules& rules) {
   ParsedRequest out;
   CEDRA_ASSIGN(out.fields, parse_fields(Route::kMessages, body));
-  if (!out.fields.max_tokens) return err(Code::kInvalid, "max_tokens: a number is required");
+  out.ignored = ignored_fields(Route::kMessages, body);
+  if (!out.fields.max_tokens && !rules.count_only)
+    return err(Code::kInvalid, "max_tokens: a number is required");
   const JsonValue* messages = present(body, "messages");
   if (messages == nullptr || !messages->is_array() || messages->items().empty()) {
     return err(Code::kInvalid, "messages: at least one message is required");
   }
+  CEDRA_TRY(check_count("messages", messages->items().size(), kMaxMessages));
   auto& list = out.conversation.messages;
   if (const JsonValue* system = present(body, "system")) CEDRA_TRY(add_system(*system, list));
   for (size_t i = 0; i < messages->items().size(); ++i) {
@@ -168,13 +175,18 @@ Result<ParsedRequest> parse_anthropic(JsonValue& body, const RequestRules& rules
   if (const JsonValue* tools = present(body, "tools")) {
     CEDRA_ASSIGN(out.conversation.tools, parse_anthropic_tools(*tools, out.warnings));
   }
+  bool any = false;
   if (const JsonValue* choice = present(body, "tool_choice")) {
-    CEDRA_TRY(apply_choice(*choice, out));
+    CEDRA_TRY(apply_choice(*choice, out, any));
   }
   const JsonValue* output = present(body, "output_config");
   CEDRA_TRY(apply_thinking({present(body, "thinking"), present(body, "chat_template_kwargs"),
                             output == nullptr ? nullptr : present(*output, "effort")},
-                           rules, out.options));
+                           rules, out.options, out.warnings));
+  // While the model thinks a call cannot be forced; then "any" is "auto", as the vendor has it.
+  if (any && !rules.hosted && !out.options.thinking) {
+    out.options.tool_choice.kind = ToolChoice::Kind::kRequired;
+  }
   // On this route a final assistant message is the beginning of the answer.
   if (list.back().role == Role::kAssistant && list.back().tool_calls.empty()) {
     out.options.continue_final_message = true;

@@ -62,7 +62,7 @@ Result<ReferenceCase> parse_reference_case(const JsonValue& value) {
   if (options == nullptr) return out;
   detail::ThinkingFields thinking;
   thinking.effort = present(*options, "reasoning_effort");
-  CEDRA_TRY(detail::apply_thinking(thinking, rules, out.options));
+  CEDRA_TRY(detail::apply_thinking(thinking, rules, out.options, warnings));
   CEDRA_ASSIGN(out.options.thinking, get_bool(*options, "thinking", true));
   CEDRA_ASSIGN(out.options.drop_thinking, get_bool(*options, "drop_thinking", true));
   CEDRA_ASSIGN(out.options.continue_final_message,

@@ -1,4 +1,5 @@
 // The fields of a request that steer generation (spec chat.md 4.2): types, ranges, error texts.
+#include <algorithm>
 #include <limits>
 
 #include "text/request_parts.h"
@@ -84,6 +85,7 @@ Result<> get_token_ids(const JsonValue& body, std::vector<int32_t>& out) {
     return err(Code::kInvalid, "stop_token_ids must be a list of integers, got {}",
                value->kind_name());
   }
+  CEDRA_TRY(check_count("stop_token_ids", value->items().size(), kMaxStopTokenIds));
   for (const JsonValue& item : value->items()) {
     const auto id = item.as_int64();
     if (!id || *id < 0 || *id > std::numeric_limits<int32_t>::max()) {
@@ -101,6 +103,7 @@ Result<> get_logit_bias(const JsonValue& body, std::vector<std::pair<int32_t, do
     return err(Code::kInvalid, "logit_bias must map token ids to numbers, got {}",
                value->kind_name());
   }
+  CEDRA_TRY(check_count("logit_bias", value->members().size(), kMaxLogitBias));
   for (const auto& [key, bias] : value->members()) {
     const auto id = JsonValue::number(key).as_int64();
     if (!id || *id < 0 || *id > std::numeric_limits<int32_t>::max()) {
@@ -159,6 +162,17 @@ Result<std::string> get_string(const JsonValue& object, std::string_view key,
   return value->text();
 }
 
+std::vector<std::string> ignored_fields(Route route, const JsonValue& body) {
+  constexpr size_t kMost = 32;
+  constexpr size_t kLongest = 40;
+  std::vector<std::string> out;
+  for (const auto& [name, value] : body.members()) {
+    if (value.is_null() || is_known_field(route, name)) continue;
+    if (out.size() < kMost) out.push_back(name.substr(0, kLongest));
+  }
+  return out;
+}
+
 Result<RequestFields> parse_fields(Route route, const JsonValue& body) {
   RequestFields out;
   CEDRA_ASSIGN(out.model, get_string(body, "model", ""));
@@ -189,6 +203,12 @@ Result<RequestFields> parse_fields(Route route, const JsonValue& body) {
   CEDRA_TRY(get_stop(body, route == Route::kMessages ? "stop_sequences" : "stop", out.stop));
   CEDRA_TRY(get_token_ids(body, out.stop_token_ids));
   CEDRA_TRY(get_logit_bias(body, out.logit_bias));
+  if (const JsonValue* best = present(body, "best_of")) {
+    if (best->as_int64() != std::optional<int64_t>(1)) {
+      return err(Code::kUnsupported,
+                 "best_of is not supported; ask for n choices and pick one yourself");
+    }
+  }
   CEDRA_ASSIGN(out.logprobs, get_bool(body, "logprobs", false));
   std::optional<int64_t> top;
   CEDRA_TRY(get_integer(body, "top_logprobs", 0, kMaxTopLogprobs, top));
@@ -201,3 +221,70 @@ Result<RequestFields> parse_fields(Route route, const JsonValue& body) {
 }
 
 }  // namespace cedra::text::detail
+
+namespace cedra::text {
+namespace {
+
+constexpr std::string_view kEveryRoute[] = {"model",
+                                            "stream",
+                                            "stream_options",
+                                            "temperature",
+                                            "top_p",
+                                            "top_k",
+                                            "min_p",
+                                            "min_tokens",
+                                            "presence_penalty",
+                                            "frequency_penalty",
+                                            "ignore_eos",
+                                            "seed",
+                                            "priority",
+                                            "repetition_penalty",
+                                            "stop_token_ids",
+                                            "logit_bias",
+                                            "cache_salt",
+                                            "tools",
+                                            "tool_choice",
+                                            "thinking",
+                                            "best_of",
+                                            "chat_template_kwargs"};
+constexpr std::string_view kChatOnly[] = {"messages",
+                                          "max_tokens",
+                                          "max_completion_tokens",
+                                          "n",
+                                          "stop",
+                                          "logprobs",
+                                          "top_logprobs",
+                                          "parallel_tool_calls",
+                                          "response_format",
+                                          "reasoning_effort",
+                                          "return_token_ids",
+                                          "add_generation_prompt",
+                                          "include_reasoning",
+                                          "continue_final_message"};
+constexpr std::string_view kMessagesOnly[] = {"messages", "max_tokens", "stop_sequences", "system",
+                                              "output_config"};
+constexpr std::string_view kResponsesOnly[] = {
+    "input",   "instructions", "max_output_tokens",    "stop",         "logprobs",
+    "text",    "reasoning",    "previous_response_id", "conversation", "parallel_tool_calls",
+    "store",   "include",      "top_logprobs",         "background",   "prompt",
+    "metadata"};
+
+}  // namespace
+
+bool is_known_field(Route route, std::string_view name) {
+  const auto has = [name](const auto& names) {
+    return std::ranges::find(names, name) != std::end(names);
+  };
+  if (has(kEveryRoute)) return true;
+  switch (route) {
+    case Route::kChatCompletions:
+      return has(kChatOnly);
+    case Route::kMessages:
+      return has(kMessagesOnly);
+    case Route::kResponses:
+      break;
+  }
+  return has(kResponsesOnly);
+}
+
+}  // namespace cedra::text

@@ -146,6 +146,11 @@ Result<ToolDefinition> make_custom_tool(const JsonValue& tool, std::string_view 
   return out;
 }
 
+Result<> check_count(std::string_view name, size_t count, size_t most) {
+  if (count <= most) return {};
+  return err(Code::kInvalid, "{} may have at most {} entries, got {}", name, most, count);
+}
+
 Result<> check_unique(const std::vector<ToolDefinition>& tools) {
   std::unordered_set<std::string_view> names;
   for (const ToolDefinition& tool : tools) {
@@ -155,8 +160,9 @@ Result<> check_unique(const std::vector<ToolDefinition>& tools) {
 }
 
 Result<> apply_thinking(const ThinkingFields& fields, const RequestRules& rules,
-                        ChatOptions& options) {
+                        ChatOptions& options, std::vector<std::string>& warnings) {
   std::optional<bool> thinking;
+  bool adaptive = false;  // the client leaves it to us
   const JsonValue* effort = fields.effort;
   options.drop_thinking = !rules.hosted;
   if (fields.kwargs != nullptr) {
@@ -182,6 +188,7 @@ Result<> apply_thinking(const ThinkingFields& fields, const RequestRules& rules,
                  name.substr(0, 40));
     }
     thinking = name != "disabled";
+    adaptive = name == "adaptive";
   }
   std::optional<int> value;
   if (effort != nullptr) {
@@ -196,6 +203,12 @@ Result<> apply_thinking(const ThinkingFields& fields, const RequestRules& rules,
   }
   options.thinking = thinking.value_or(value ? *value > 0 : rules.default_thinking);
   options.effort = value.value_or(0) > 0 ? *value : kDefaultEffort;
+  const bool forced = options.tool_choice.kind == ToolChoice::Kind::kRequired ||
+                      options.tool_choice.kind == ToolChoice::Kind::kNamed;
+  if (forced && options.thinking && !rules.hosted && (adaptive || !thinking)) {
+    options.thinking = false;
+    warnings.emplace_back("tool_choice forces a call, so the model answers without thinking");
+  }
   return {};
 }
 

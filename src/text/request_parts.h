@@ -23,6 +23,7 @@ Result<ToolDefinition> make_tool(const JsonValue& tool, std::string_view where,
                                  std::string_view schema_key);
 // A free-text tool, shown as a function with one string parameter "input".
 Result<ToolDefinition> make_custom_tool(const JsonValue& tool, std::string_view where);
+Result<> check_count(std::string_view name, size_t count, size_t most);
 Result<> check_unique(const std::vector<ToolDefinition>& tools);
 
 // The switches of chat.md 2.4, from wherever a route keeps them.
@@ -31,8 +32,10 @@ struct ThinkingFields {
   const JsonValue* kwargs = nullptr;    // chat_template_kwargs
   const JsonValue* effort = nullptr;    // name or integer
 };
+// After the tool choice is known: a forced tool turns thinking off where the client did not ask for
+// it by name, and gives a warning.
 Result<> apply_thinking(const ThinkingFields& fields, const RequestRules& rules,
-                        ChatOptions& options);
+                        ChatOptions& options, std::vector<std::string>& warnings);
 
 // json_object asks for the word "json" somewhere in the texts.
 Result<> check_json_word(const Conversation& conversation, const RequestRules& rules,
@@ -46,6 +49,9 @@ Result<> apply_response_format(const JsonValue& format, ParsedRequest& request);
 
 // Everything else that steers generation.
 Result<RequestFields> parse_fields(Route route, const JsonValue& body);
+
+// Names of the members that mean nothing on this route, long ones cut.
+std::vector<std::string> ignored_fields(Route route, const JsonValue& body);
 
 // A boolean member; `fallback` if absent.
 Result<bool> get_bool(const JsonValue& object, std::string_view key, bool fallback);

@@ -1,4 +1,7 @@
-// /v1/responses bodies (spec chat.md 4.5). Stateless: every request carries its whole history.
+// /v1/responses bodies (spec chat.md 4.5).
+#include <algorithm>
+#include <iterator>
+
 #include "text/request_parts.h"
 
 namespace cedra::text::detail {
@@ -21,6 +24,35 @@ std::string joined_text(const JsonValue* list) {
   return out;
 }
 
+// What tools that run on OpenAI's machines leave in a history; there is nothing to show of it.
+bool is_hosted_item(std::string_view type) {
+  constexpr std::string_view kTypes[] = {"web_search_call",
+                                         "file_search_call",
+                                         "computer_call",
+                                         "computer_call_output",
+                                         "code_interpreter_call",
+                                         "image_generation_call",
+                                         "mcp_list_tools",
+                                         "mcp_call",
+                                         "mcp_approval_request",
+                                         "mcp_approval_response",
+                                         "local_shell_call",
+                                         "local_shell_call_output",
+                                         "shell_call",
+                                         "shell_call_output",
+                                         "apply_patch_call",
+                                         "apply_patch_call_output",
+                                         "tool_search_call",
+                                         "tool_search_output",
+                                         "compaction"};
+  return std::ranges::find(kTypes, type) != std::end(kTypes);
+}
+
+// The one name under which the model sees a tool of a namespace.
+std::string flat_name(std::string_view space, std::string_view name) {
+  return fmt::format("{}{}{}", space, space.ends_with("__") ? "" : "__", name);
+}
+
 // Items to messages. Reasoning, text and calls that follow each other are one assistant message.
 class ItemList {
  public:
@@ -32,6 +64,10 @@ class ItemList {
     if (type == "reasoning") {
       std::string text = joined_text(present(item, "content"));
       if (text.empty()) text = joined_text(present(item, "summary"));
+      if (text.empty()) {
+        CEDRA_ASSIGN(const std::string sealed, get_string(item, "encrypted_content", where));
+        if (sealed.starts_with(kReasoningMark)) text = sealed.substr(kReasoningMark.size());
+      }
       std::string& reasoning = assistant(Part::kReasoning).reasoning;
       if (!reasoning.empty() && !text.empty()) reasoning += "\n\n";
       reasoning += text;
@@ -48,10 +84,15 @@ class ItemList {
       messages_.push_back(std::move(message));
       return {};
     }
+    if (is_hosted_item(type)) {
+      warnings_.push_back(fmt::format("{}: an item of type '{}' is ignored", where, type));
+      return {};
+    }
     return err(Code::kInvalid, "{}.type: unknown item type '{}'", where, type.substr(0, 40));
   }
 
   std::vector<Message>& messages() { return messages_; }
+  std::vector<std::string>& warnings() { return warnings_; }
 
  private:
   enum class Part : uint8_t { kReasoning, kText, kCall };
@@ -92,6 +133,8 @@ class ItemList {
     ToolCall call;
     CEDRA_ASSIGN(call.id, get_string(item, "call_id", where));
     CEDRA_ASSIGN(call.name, get_string(item, "name", where));
+    CEDRA_ASSIGN(const std::string space, get_string(item, "namespace", where));
+    if (!space.empty() && !call.name.empty()) call.name = flat_name(space, call.name);
     if (call.name.empty()) return err(Code::kInvalid, "{}.name must be a string, not empty", where);
     CEDRA_ASSIGN(std::string text, get_string(item, custom ? "input" : "arguments", where));
     if (custom) {
@@ -106,25 +149,60 @@ class ItemList {
   }
 
   std::vector<Message> messages_;
+  std::vector<std::string> warnings_;
   Part last_ = Part::kReasoning;
 };
+
+Result<ToolDefinition> named_tool(const JsonValue& tool, const std::string& where) {
+  return type_of(tool) == "custom" ? make_custom_tool(tool, where)
+                                   : make_tool(tool, where, "parameters");
+}
+
+// {type: namespace, name, tools: [...]}: a group of functions under one name.
+Result<> add_namespace(const JsonValue& group, const std::string& where,
+                       std::vector<ToolDefinition>& out, std::vector<std::string>& warnings) {
+  CEDRA_ASSIGN(const std::string space, get_string(group, "name", where));
+  if (space.empty()) return err(Code::kInvalid, "{}.name must be a string, not empty", where);
+  const JsonValue* tools = present(group, "tools");
+  if (tools == nullptr || !tools->is_array()) {
+    return err(Code::kInvalid, "{}.tools must be a list", where);
+  }
+  CEDRA_TRY(check_count(where + ".tools", tools->items().size(), kMaxTools));
+  for (size_t i = 0; i < tools->items().size(); ++i) {
+    const std::string path = fmt::format("{}.tools.{}", where, i);
+    JsonValue tool = tools->items()[i];
+    if (type_of(tool) != "function" && type_of(tool) != "custom") {
+      warnings.push_back(fmt::format("{}: hosted tool '{}' is ignored", path, type_of(tool)));
+      continue;
+    }
+    CEDRA_ASSIGN(std::string name, get_string(tool, "name", path));
+    for (auto& [key, value] : tool.members()) {
+      if (key == "name") value = JsonValue::string(flat_name(space, name));
+    }
+    CEDRA_ASSIGN(ToolDefinition made, named_tool(tool, path));
+    made.space = space;
+    made.short_name = std::move(name);
+    out.push_back(std::move(made));
+  }
+  return {};
+}
 
 Result<std::vector<ToolDefinition>> parse_flat_tools(const JsonValue& tools,
                                                      std::vector<std::string>& warnings) {
   if (!tools.is_array()) {
     return err(Code::kInvalid, "tools must be a list, got {}", tools.kind_name());
   }
+  CEDRA_TRY(check_count("tools", tools.items().size(), kMaxTools));
   std::vector<ToolDefinition> out;
   for (size_t i = 0; i < tools.items().size(); ++i) {
     const JsonValue& tool = tools.items()[i];
     const std::string where = fmt::format("tools.{}", i);
     const std::string_view type = type_of(tool);
-    if (type == "function") {
-      CEDRA_ASSIGN(auto made, make_tool(tool, where, "parameters"));
+    if (type == "function" || type == "custom") {
+      CEDRA_ASSIGN(auto made, named_tool(tool, where));
       out.push_back(std::move(made));
-    } else if (type == "custom") {
-      CEDRA_ASSIGN(auto made, make_custom_tool(tool, where));
-      out.push_back(std::move(made));
+    } else if (type == "namespace") {
+      CEDRA_TRY(add_namespace(tool, where, out, warnings));
     } else {
       warnings.push_back(fmt::format("{}: hosted tool '{}' is ignored", where, type));
     }
@@ -147,10 +225,64 @@ Result<> apply_choice(const JsonValue& choice, ChatOptions& options) {
     }
   } else if (type_of(choice) == "function" || type_of(choice) == "custom") {
     CEDRA_ASSIGN(std::string name, get_string(choice, "name", "tool_choice"));
+    CEDRA_ASSIGN(const std::string space, get_string(choice, "namespace", "tool_choice"));
+    if (!space.empty()) name = flat_name(space, name);
     options.tool_choice = {ToolChoice::Kind::kNamed, std::move(name)};
     return {};
   }
+  if (type_of(choice) == "allowed_tools") {
+    CEDRA_ASSIGN(const std::string mode, get_string(choice, "mode", "tool_choice"));
+    if (mode == "required") options.tool_choice.kind = ToolChoice::Kind::kRequired;
+    return {};
+  }
   return err(Code::kInvalid, "tool_choice: expected none, auto, required or a named function");
+}
+
+// Things that would need state or machines that are not here.
+Result<> refuse_foreign(const JsonValue& body, const RequestRules& rules) {
+  if (present(body, "conversation") != nullptr ||
+      (present(body, "previous_response_id") != nullptr && !rules.previous_response)) {
+    return err(Code::kInvalid, "{}: this server keeps no conversations; send the whole input",
+               present(body, "conversation") != nullptr ? "conversation" : "previous_response_id");
+  }
+  CEDRA_ASSIGN(const bool background, get_bool(body, "background", false));
+  if (background) {
+    return err(Code::kUnsupported, "background is not supported; leave it out and stream");
+  }
+  if (present(body, "prompt") != nullptr) {
+    return err(Code::kUnsupported, "prompt: this server keeps no prompts; send instructions");
+  }
+  return {};
+}
+
+bool includes(const JsonValue& list, std::string_view name) {
+  return std::ranges::any_of(list.items(), [name](const JsonValue& item) {
+    return item.is_string() && item.text() == name;
+  });
+}
+
+Result<ResponsesFields> parse_responses_fields(const JsonValue& body, bool& logprobs) {
+  ResponsesFields out;
+  CEDRA_ASSIGN(out.store, get_bool(body, "store", true));
+  const JsonValue* reasoning = present(body, "reasoning");
+  out.reasoning_summary = reasoning != nullptr && (present(*reasoning, "summary") != nullptr ||
+                                                   present(*reasoning, "generate_summary"));
+  const JsonValue* include = present(body, "include");
+  if (include != nullptr && !include->is_array()) {
+    return err(Code::kInvalid, "include must be a list, got {}", include->kind_name());
+  }
+  if (include != nullptr) {
+    out.encrypted_reasoning = includes(*include, "reasoning.encrypted_content");
+    logprobs = includes(*include, "message.output_text.logprobs");
+  }
+  for (const std::string_view key :
+       {"instructions", "metadata", "previous_response_id", "reasoning", "text", "tool_choice",
+        "tools", "parallel_tool_calls", "max_output_tokens", "store"}) {
+    if (const JsonValue* value = present(body, key)) {
+      out.echo.emplace_back(key, python_json(*value));
+    }
+  }
+  return out;
 }
 
 }  // namespace
@@ -158,21 +290,28 @@ Result<> apply_choice(const JsonValue& choice, ChatOptions& options) {
 Result<ParsedRequest> parse_responses(JsonValue& body, const RequestRules& rules) {
   ParsedRequest out;
   CEDRA_ASSIGN(out.fields, parse_fields(Route::kResponses, body));
-  for (const std::string_view key : {"previous_response_id", "conversation"}) {
-    if (present(body, key) != nullptr) {
-      return err(Code::kInvalid, "{}: this server keeps no conversations; send the whole input",
-                 key);
-    }
-  }
+  CEDRA_TRY(refuse_foreign(body, rules));
+  out.ignored = ignored_fields(Route::kResponses, body);
+  CEDRA_ASSIGN(out.responses, parse_responses_fields(body, out.fields.logprobs));
   ItemList items;
   if (const JsonValue* instructions = present(body, "instructions")) {
     Message message;
     message.role = Role::kSystem;
     CEDRA_ASSIGN(message.content, parse_content(instructions, "instructions"));
     items.messages().push_back(std::move(message));
+    out.responses.instructions = 1;
+  }
+  if (const JsonValue* previous = present(body, "previous_response_id")) {
+    if (!previous->is_string()) {
+      return err(Code::kInvalid, "previous_response_id must be a string, got {}",
+                 previous->kind_name());
+    }
+    CEDRA_ASSIGN(std::vector<Message> earlier, rules.previous_response(previous->text()));
+    std::ranges::move(earlier, std::back_inserter(items.messages()));
   }
   const JsonValue* input = present(body, "input");
   if (input != nullptr && input->is_array()) {
+    CEDRA_TRY(check_count("input", input->items().size(), kMaxMessages));
     for (size_t i = 0; i < input->items().size(); ++i) {
       CEDRA_TRY(items.add(input->items()[i], fmt::format("input.{}", i)));
     }
@@ -185,6 +324,7 @@ Result<ParsedRequest> parse_responses(JsonValue& body, const RequestRules& rules
   }
   if (items.messages().empty()) return err(Code::kInvalid, "Empty input messages");
   out.conversation.messages = std::move(items.messages());
+  out.warnings = std::move(items.warnings());
   for (const Message& message : out.conversation.messages) {
     for (const ContentPart& part : message.content) {
       if (part.kind == ContentPart::Kind::kImage && message.role != Role::kUser &&
@@ -203,7 +343,7 @@ Result<ParsedRequest> parse_responses(JsonValue& body, const RequestRules& rules
   const JsonValue* reasoning = present(body, "reasoning");
   CEDRA_TRY(apply_thinking({present(body, "thinking"), present(body, "chat_template_kwargs"),
                             reasoning == nullptr ? nullptr : present(*reasoning, "effort")},
-                           rules, out.options));
+                           rules, out.options, out.warnings));
   const JsonValue* text = present(body, "text");
   if (const JsonValue* format = text == nullptr ? nullptr : present(*text, "format")) {
     CEDRA_TRY(apply_response_format(*format, out));

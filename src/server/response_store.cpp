@@ -1,0 +1,56 @@
+#include "server/response_store.h"
+
+namespace cedra::server {
+namespace {
+
+size_t size_of(const std::vector<text::Message>& messages) {
+  size_t bytes = 0;
+  for (const text::Message& message : messages) {
+    bytes += sizeof message + message.reasoning.size() + message.tool_call_id.size();
+    for (const auto& part : message.content) bytes += sizeof part + part.text.size();
+    for (const auto& call : message.tool_calls) {
+      bytes += sizeof call + call.id.size() + call.name.size() + call.arguments.size();
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+void ResponseStore::put(const std::string& id, size_t owner, std::vector<text::Message> messages) {
+  const size_t bytes = size_of(messages) + id.size() + sizeof(Entry);
+  if (bytes > max_bytes_) return;
+  const std::lock_guard lock(mutex_);
+  if (by_id_.contains(id)) return;
+  while (bytes_ + bytes > max_bytes_) drop_last();
+  entries_.push_front({id, owner, bytes, std::move(messages)});
+  by_id_.emplace(entries_.front().id, entries_.begin());
+  bytes_ += bytes;
+}
+
+Result<std::vector<text::Message>> ResponseStore::get(std::string_view id, size_t owner) {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_id_.find(id);
+  if (found == by_id_.end() || found->second->owner != owner) {
+    return err(Code::kNotFound,
+               "previous_response_id: response \"{}\" is not kept here (any more); send the whole "
+               "input",
+               id.substr(0, 100));
+  }
+  entries_.splice(entries_.begin(), entries_, found->second);
+  return found->second->messages;
+}
+
+size_t ResponseStore::bytes() const {
+  const std::lock_guard lock(mutex_);
+  return bytes_;
+}
+
+void ResponseStore::drop_last() {
+  const Entry& last = entries_.back();
+  bytes_ -= last.bytes;
+  by_id_.erase(last.id);
+  entries_.pop_back();
+}
+
+}  // namespace cedra::server
