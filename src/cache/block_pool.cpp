@@ -1,10 +1,6 @@
 #include "cache/block_pool.h"
 
-#include <sys/mman.h>
-
 #include <cassert>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 namespace cedra::cache {
@@ -13,15 +9,11 @@ Result<BlockPool> BlockPool::create(const CacheLayout& layout, int64_t blocks) {
   if (blocks <= 0) return err(Code::kInvalid, "the cache needs at least one block, got {}", blocks);
   BlockPool pool;
   pool.layout_ = layout;
-  const size_t bytes = static_cast<size_t>(std::max<int64_t>(layout.block_bytes * blocks, 1));
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
-    return err(Code::kExhausted, "cannot reserve {} bytes for {} cache blocks: {}", bytes, blocks,
-               std::strerror(errno));
+  Result<Pages> memory = Pages::reserve(layout.block_bytes * blocks);
+  if (!memory.has_value()) {
+    return err(Code::kExhausted, "{} cache blocks: {}", blocks, memory.error().message);
   }
-  ::madvise(memory, bytes, MADV_HUGEPAGE);  // advice only: fewer TLB misses where it is granted
-  pool.memory_ = static_cast<uint8_t*>(memory);
-  pool.mapped_bytes_ = bytes;
+  pool.memory_ = std::move(*memory);
   pool.references_.assign(static_cast<size_t>(blocks), 0);
   pool.held_.assign(static_cast<size_t>(blocks), false);
   pool.free_.reserve(static_cast<size_t>(blocks));
@@ -31,16 +23,11 @@ Result<BlockPool> BlockPool::create(const CacheLayout& layout, int64_t blocks) {
 
 BlockPool::BlockPool(BlockPool&& other) noexcept
     : layout_(std::move(other.layout_)),
-      memory_(std::exchange(other.memory_, nullptr)),
-      mapped_bytes_(std::exchange(other.mapped_bytes_, 0)),
+      memory_(std::move(other.memory_)),
       references_(std::move(other.references_)),
       held_(std::move(other.held_)),
       used_(std::exchange(other.used_, 0)),
       free_(std::move(other.free_)) {}
-
-BlockPool::~BlockPool() {
-  if (memory_ != nullptr) ::munmap(memory_, mapped_bytes_);
-}
 
 BlockId BlockPool::take() {
   if (free_.empty()) return -1;

@@ -2,13 +2,15 @@
 // mark of its own for the prefix cache. A block is free when it has neither.
 //
 // Ownership: the engine thread alone takes and releases blocks; kernels only read and write the
-// bytes of blocks that a running sequence holds. The memory is taken once, at construction; nothing
-// grows.
+// bytes of blocks that a running sequence holds. The memory is reserved once, at construction;
+// nothing grows.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "base/pages.h"
 #include "base/result.h"
 #include "cache/layout.h"
 
@@ -22,7 +24,6 @@ class BlockPool {
   static Result<BlockPool> create(const CacheLayout& layout, int64_t blocks);
   BlockPool(BlockPool&& other) noexcept;
   BlockPool& operator=(BlockPool&&) = delete;
-  ~BlockPool();
 
   const CacheLayout& layout() const { return layout_; }
   int64_t size() const { return static_cast<int64_t>(references_.size()); }
@@ -44,14 +45,15 @@ class BlockPool {
   void hold(BlockId id) { held_[static_cast<size_t>(id)] = true; }
   void unhold(BlockId id);
 
-  uint8_t* data(BlockId id) { return memory_ + id * layout_.block_bytes; }
-  const uint8_t* data(BlockId id) const { return memory_ + id * layout_.block_bytes; }
+  uint8_t* data(BlockId id) { return memory_.data() + id * layout_.block_bytes; }
+  const uint8_t* data(BlockId id) const { return memory_.data() + id * layout_.block_bytes; }
+  // Of all blocks; reserved only, until somebody populates it (base/pages.h).
+  std::span<uint8_t> memory() { return memory_.bytes(); }
 
  private:
   BlockPool() = default;
   CacheLayout layout_;
-  uint8_t* memory_ = nullptr;
-  size_t mapped_bytes_ = 0;
+  Pages memory_;
   std::vector<int32_t> references_;
   std::vector<bool> held_;
   int64_t used_ = 0;

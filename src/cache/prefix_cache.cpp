@@ -20,7 +20,7 @@ PrefixCache::PrefixCache(BlockPool& pool, int64_t window_records)
   free_nodes_.reserve(nodes_.size());
   for (size_t i = nodes_.size(); i > 0; --i) free_nodes_.push_back(static_cast<NodeId>(i - 1));
   if (window_records > 0) {
-    window_memory_.reset(new uint8_t[static_cast<size_t>(window_records * window_bytes_)]);
+    window_memory_.reset(new uint8_t[static_cast<size_t>(window_records * window_bytes_)]());
   }
 }
 

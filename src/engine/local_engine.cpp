@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <random>
+#include <system_error>
 
 #include "engine/clock.h"
 #include "engine/request_checks.h"
+#include "parallel/populate.h"
 
 namespace cedra::engine {
 
@@ -18,11 +20,19 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::create(std::unique_ptr<model::
   std::unique_ptr<LocalEngine> engine(new LocalEngine(std::move(model), options, std::move(plan),
                                                       std::move(end_ids), std::move(forbidden)));
   engine->info_.isa = std::string(ops.name);
-  engine->team_ = std::make_unique<Team>(TeamOptions{.threads = engine->plan_.threads});
+  try {
+    engine->team_ = std::make_unique<Team>(TeamOptions{.threads = engine->plan_.threads});
+  } catch (const std::system_error& refused) {
+    return err(
+        Code::kExhausted,
+        "the system refuses {} threads ({}): lower --threads or raise the limit of processes",
+        engine->plan_.threads, refused.code().message());
+  }
   engine->info_.threads = engine->team_->size();
   CEDRA_ASSIGN(cache::BlockPool pool,
                cache::BlockPool::create(engine->plan_.layout, engine->plan_.blocks));
   engine->pool_ = std::make_unique<cache::BlockPool>(std::move(pool));
+  CEDRA_TRY(populate(*engine->team_, engine->pool_->memory()));
   engine->prefix_ =
       std::make_unique<cache::PrefixCache>(*engine->pool_, engine->plan_.window_records);
   CEDRA_ASSIGN(engine->forward_, model::Forward::create(*engine->model_, ops, *engine->team_,

@@ -9,6 +9,7 @@
 
 #include "model/rope.h"
 #include "model/step.h"
+#include "parallel/populate.h"
 
 namespace cedra::model {
 namespace {
@@ -359,7 +360,9 @@ Result<std::unique_ptr<Drafter>> Drafter::create(const Model& model, const kerne
                limits.max_requests, limits.max_rows);
   }
   try {
-    return std::unique_ptr<Drafter>(new Drafter(std::make_unique<Impl>(model, ops, team, limits)));
+    std::unique_ptr<Drafter> drafter(new Drafter(std::make_unique<Impl>(model, ops, team, limits)));
+    CEDRA_TRY(populate(team, drafter->impl_->work.memory()));
+    return drafter;
   } catch (const std::bad_alloc&) {
     return err(Code::kExhausted, "cannot reserve {} bytes to draft {} rows at once",
                workspace_bytes(model.text(), limits, team.size()), limits.max_rows);

@@ -8,6 +8,7 @@
 
 #include "model/rope.h"
 #include "model/step.h"
+#include "parallel/populate.h"
 
 namespace cedra::model {
 
@@ -412,8 +413,10 @@ Result<std::unique_ptr<Forward>> Forward::create(const Model& model, const kerne
                "draft taps of a checkpoint that has no draft stages, or was opened without them");
   }
   try {
-    return std::unique_ptr<Forward>(
+    std::unique_ptr<Forward> forward(
         new Forward(std::make_unique<Impl>(model, ops, team, limits, pool)));
+    CEDRA_TRY(populate(team, forward->impl_->work.memory()));
+    return forward;
   } catch (const std::bad_alloc&) {
     return err(Code::kExhausted, "cannot reserve {} bytes for the workspaces of {} rows",
                workspace_bytes(model.text(), limits, team.size()), limits.max_rows);

@@ -1,7 +1,5 @@
 #include "model/workspace.h"
 
-#include <sys/mman.h>
-
 #include <cstring>
 #include <new>
 #include <numeric>
@@ -119,23 +117,16 @@ Workspace::Workspace(const TextConfig& config, const WorkspaceLimits& limits, in
     : Workspace(threads) {
   Carver count(nullptr);
   carve(*this, count, config, limits, threads);
-  size_ = count.used();
-  void* memory = ::mmap(nullptr, static_cast<size_t>(size_), PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw std::bad_alloc();
-  ::madvise(memory, static_cast<size_t>(size_), MADV_HUGEPAGE);
-  memory_ = static_cast<uint8_t*>(memory);
-  Carver place(memory_);
+  Result<Pages> memory = Pages::reserve(count.used());
+  if (!memory.has_value()) throw std::bad_alloc();
+  memory_ = std::move(*memory);
+  Carver place(memory_.data());
   carve(*this, place, config, limits, threads);
 }
 
 Workspace::Workspace(int threads) : score_tile(kScoreTile), members(static_cast<size_t>(threads)) {}
 
-Workspace::~Workspace() {
-  if (memory_ != nullptr) ::munmap(memory_, static_cast<size_t>(size_));
-}
-
-void Workspace::poison() { std::memset(memory_, 0xFF, static_cast<size_t>(size_)); }
+void Workspace::poison() { std::memset(memory_.data(), 0xFF, memory_.bytes().size()); }
 
 int64_t Workspace::bytes(const TextConfig& config, const WorkspaceLimits& limits, int threads) {
   Carver count(nullptr);

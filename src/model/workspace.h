@@ -4,9 +4,10 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <span>
 #include <vector>
 
+#include "base/pages.h"
 #include "checkpoint/config.h"
 #include "kernels/ops.h"
 #include "model/top_k.h"
@@ -38,11 +39,10 @@ struct MemberScratch {
 
 struct Workspace {
   Workspace(const TextConfig& config, const WorkspaceLimits& limits, int threads);
-  ~Workspace();
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
 
   static int64_t bytes(const TextConfig& config, const WorkspaceLimits& limits, int threads);
+  // Reserved only, until somebody populates it (base/pages.h).
+  std::span<uint8_t> memory() { return memory_.bytes(); }
   void poison();
 
   // Streams of the two stages: all rows up to the seam, the kept rows from it on.
@@ -121,8 +121,7 @@ struct Workspace {
 
  private:
   explicit Workspace(int threads);  // no memory yet
-  uint8_t* memory_ = nullptr;
-  int64_t size_ = 0;
+  Pages memory_;
 };
 
 }  // namespace cedra::model

@@ -94,6 +94,13 @@ struct Team::Impl {
   alignas(64) std::chrono::microseconds spin{0};
   std::vector<std::thread> workers;
 
+  // Also where the system refuses one of the threads.
+  ~Impl() {
+    stop = true;
+    advance();
+    for (std::thread& worker : workers) worker.join();
+  }
+
   void work(int member, int cpu) {
     if (cpu >= 0) pin_to(cpu);
     uint32_t seen = 0;
@@ -144,11 +151,7 @@ Team::Team(const TeamOptions& options) : impl_(std::make_unique<Impl>()) {
   }
 }
 
-Team::~Team() {
-  impl_->stop = true;
-  impl_->advance();
-  for (std::thread& worker : impl_->workers) worker.join();
-}
+Team::~Team() = default;
 
 int Team::size() const { return static_cast<int>(impl_->workers.size()) + 1; }
 

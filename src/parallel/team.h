@@ -29,6 +29,7 @@ Range static_part(int64_t count, int64_t grain, int index, int parts);
 
 class Team {
  public:
+  // Throws std::system_error where the system refuses a thread (ulimit -u, pids.max).
   explicit Team(const TeamOptions& options);
   ~Team();
   Team(const Team&) = delete;

@@ -3,12 +3,20 @@
 #include "parallel/team.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <fstream>
+#include <system_error>
 #include <thread>
 #include <vector>
+
+#include "base/pages.h"
+#include "parallel/populate.h"
 
 namespace cedra {
 namespace {
@@ -111,6 +119,40 @@ TEST_P(TeamOf, CanBeDestroyedAtAnyMoment) {
     if (round % 3 == 1) team.run([](int) {});
     if (round % 3 == 2) std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
+}
+
+// In a child process: address space for the stacks of some of the threads only.
+TEST(TeamDeathTest, ARefusedThreadIsAnErrorAndTheOthersEnd) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto child = [] {
+    std::ifstream file("/proc/self/statm");
+    rlim_t pages = 0;
+    file >> pages;
+    const rlim_t bytes = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + (64 << 20);
+    const rlimit limit{bytes, bytes};
+    ::setrlimit(RLIMIT_AS, &limit);
+    try {
+      const Team team({.threads = 1000});
+    } catch (const std::system_error&) {
+      ::_exit(7);
+    }
+    ::_exit(1);
+  };
+  EXPECT_EXIT(child(), testing::ExitedWithCode(7), "");
+}
+
+TEST(Team, PopulatesEveryPage) {
+  Team team({.threads = 3});
+  Result<Pages> pages = Pages::reserve((7 << 20) + 5);
+  ASSERT_TRUE(pages.has_value());
+  std::ranges::fill(pages->bytes().first(3), uint8_t{9});
+  ASSERT_TRUE(populate(team, pages->bytes()).has_value());
+  EXPECT_EQ(pages->bytes()[0], 9);
+  EXPECT_TRUE(std::ranges::all_of(pages->bytes().subspan(3), [](uint8_t b) { return b == 0; }));
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> resident((pages->bytes().size() + page - 1) / page);
+  ASSERT_EQ(::mincore(pages->data(), pages->bytes().size(), resident.data()), 0);
+  EXPECT_TRUE(std::ranges::all_of(resident, [](unsigned char r) { return (r & 1) != 0; }));
 }
 
 TEST(Team, DefaultsToTheUsableCores) {

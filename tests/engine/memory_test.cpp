@@ -89,7 +89,7 @@ TEST_P(PlannedMemory, IsWhatTheLoadTakes) {
       peak = std::max(peak, plan::resident_bytes());
     }
   };
-  for (uint32_t i = 0; i < 3; ++i) wave(1000 * i);
+  for (uint32_t i = 0; i < 2; ++i) wave(1000 * i);
   const int64_t settled = plan::resident_bytes();
   wave(9000);
   const int64_t after = plan::resident_bytes();
@@ -99,7 +99,7 @@ TEST_P(PlannedMemory, IsWhatTheLoadTakes) {
   std::printf("planned %.1f MiB, peak %.1f MiB: %.3f\n", static_cast<double>(planned) / 1048576,
               static_cast<double>(peak) / 1048576, ratio);
   EXPECT_LE(ratio, 1.03) << loaded.plan.to_text();
-  EXPECT_GE(ratio, 0.85) << loaded.plan.to_text();
+  EXPECT_GE(ratio, 0.97) << loaded.plan.to_text();
   EXPECT_LE(after - settled, 256 << 10) << "nothing grows once everything was used";
 }
 
