@@ -5,6 +5,7 @@
 
 #include "cache/prefix_cache.h"
 #include "decode/sampler.h"
+#include "kernels/ops.h"
 #include "parallel/topology.h"
 
 namespace cedra::engine {
@@ -21,7 +22,8 @@ constexpr double kLeastShare = 0.1;
 constexpr int64_t kQueuedContexts = 4;
 constexpr int64_t kLeastQueueTokens = 1 << 18;
 // What a member's stack comes to hold; the AMX kernels unpack weights there.
-constexpr int64_t kStackBytes = 1 << 20;
+constexpr int64_t kStackBytes = 64 << 10;
+constexpr int64_t kAmxStackBytes = 1 << 20;
 // Per block: its node, buckets and free lists of the prefix tree and the pool.
 constexpr int64_t kNodeBytes = 96;
 // Per block that a running request may fill: its place in the request's chain.
@@ -100,6 +102,8 @@ Result<EnginePlan> make_plan(const Config& config, const Options& options, int64
                          options.max_num_seqs * decode::SequenceSampling::kBytesPerToken);
   const int64_t block_bytes =
       plan.layout.block_bytes + kNodeBytes + plan.layout.block_tokens * int64_t{sizeof(int32_t)};
+  const kernels::Ops* ops = kernels::find_ops(options.isa);
+  const bool uses_amx = ops != nullptr && ops->name == "amx";
   plan::MemoryPlan& memory = plan.memory;
   memory.available = plan::available_memory();
   memory.budget = options.memory_budget > 0 ? options.memory_budget
@@ -114,7 +118,7 @@ Result<EnginePlan> make_plan(const Config& config, const Options& options, int64
        (options.max_num_seqs * plan.context_length + plan.queue_tokens) * int64_t{sizeof(int32_t)},
        false, fmt::format("{} of them waiting", plan.queue_tokens)},
       {"sampling", sampling, false, ""},
-      {"stacks", plan.threads * kStackBytes, false, ""},
+      {"stacks", plan.threads * (uses_amx ? kAmxStackBytes : kStackBytes), false, ""},
   };
   if (plan.window_records > 0) {
     memory.parts.push_back(
