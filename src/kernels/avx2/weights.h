@@ -1,5 +1,11 @@
-// The tensor formats as AVX2 registers of eight FP32 values, scale multiplied in (exact for
-// ordinary rows, see fast/matmul.h).
+// The tensor formats as AVX2 registers of BF16, scale multiplied in (exact for ordinary rows, see
+// fast/matmul.h). BF16 becomes FP32 in one instruction per eight values, so every format goes
+// through it.
+//
+// A block of 32 values is two registers of sixteen words, and four of eight FP32 values: the even
+// words of the first, its odd words, the even words of the second, its odd words. FP4 decodes into
+// an order of its own (kNatural says so); activations are put into the same order before they are
+// used.
 #pragma once
 
 #include "kernels/fast/matmul.h"
@@ -7,131 +13,170 @@
 namespace cedra::kernels {
 namespace {
 
-// Lane = k mod 8, fused multiply-adds; the products of BF16 values are exact.
-struct FloatDot {
-  using Reg = __m256;
-  struct Block {
-    __m256 v[4];
-  };
-  using Sum = __m256;
-  using PanelWord = float;
-  static constexpr int kRegs = 4;
-  static constexpr int kTileT = 3;  // 12 sums, 3 activations, weights from memory
-  static constexpr int64_t kDotRows = 2;
-  static constexpr int64_t kPanelBytes = 256 * 1024;
-  static constexpr int dot_tile_n(int t) { return t == 1 ? 4 : 2; }
-
-  static CEDRA_INLINE Sum zero() { return _mm256_setzero_ps(); }
-  static CEDRA_INLINE Reg load_x_reg(const bf16* x) {
-    const __m128i words = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(words), 16));
-  }
-  static CEDRA_INLINE Block load_x(const bf16* x) {
-    return {{load_x_reg(x), load_x_reg(x + 8), load_x_reg(x + 16), load_x_reg(x + 24)}};
-  }
-  static CEDRA_INLINE Reg load_panel(const PanelWord* p) { return _mm256_load_ps(p); }
-  static CEDRA_INLINE void store_panel(PanelWord* p, const Block& w) {
-#pragma GCC unroll 4
-    for (int i = 0; i < kRegs; ++i) _mm256_store_ps(p + 8 * i, w.v[i]);
-  }
-  static CEDRA_INLINE Sum multiply_add_reg(Sum sum, Reg x, Reg w) {
-    return _mm256_fmadd_ps(x, w, sum);
-  }
-  static CEDRA_INLINE Sum multiply_add(Sum sum, const Block& x, const Block& w) {
-#pragma GCC unroll 4
-    for (int i = 0; i < kRegs; ++i) sum = multiply_add_reg(sum, x.v[i], w.v[i]);
-    return sum;
-  }
-  static CEDRA_INLINE __m128 sum_lanes_of_four(Sum a, Sum b, Sum c, Sum d) {
-    // (i, i+4): four lanes of a then of b.
-    __m256 ab =
-        _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
-    __m256 cd =
-        _mm256_add_ps(_mm256_permute2f128_ps(c, d, 0x20), _mm256_permute2f128_ps(c, d, 0x31));
-    ab = _mm256_add_ps(ab, _mm256_permute_ps(ab, 0x4E));  // (i, i+2)
-    cd = _mm256_add_ps(cd, _mm256_permute_ps(cd, 0x4E));
-    ab = _mm256_add_ps(ab, _mm256_permute_ps(ab, 0xB1));  // (i, i+1)
-    cd = _mm256_add_ps(cd, _mm256_permute_ps(cd, 0xB1));
-    const __m128 sum_a = _mm256_castps256_ps128(ab), sum_b = _mm256_extractf128_ps(ab, 1);
-    const __m128 sum_c = _mm256_castps256_ps128(cd), sum_d = _mm256_extractf128_ps(cd, 1);
-    return _mm_movelh_ps(_mm_unpacklo_ps(sum_a, sum_b), _mm_unpacklo_ps(sum_c, sum_d));
-  }
+struct Words {
+  __m256i v[2];
 };
 
-CEDRA_INLINE __m256 broadcast_scale(uint8_t byte) {
-  return _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(byte) << 23));
+CEDRA_INLINE __m256 even_words(__m256i words) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
+}
+CEDRA_INLINE __m256 odd_words(__m256i words) {
+  return _mm256_castsi256_ps(
+      _mm256_and_si256(words, _mm256_set1_epi32(static_cast<int>(0xFFFF0000u))));
+}
+CEDRA_INLINE __m256i load_32(const void* p) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+}
+CEDRA_INLINE __m256i broadcast_16(const void* p) {
+  return _mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+}
+
+// The sixteen E2M1 values times 2^(b - 127) as BF16, for each scale byte b of an ordinary row: the
+// low bytes, then the high ones. A checkpoint uses a handful of scales, whose tables stay in the
+// first-level cache.
+struct Fp4Tables {
+  alignas(32) uint8_t bytes[256][32];
+};
+constexpr Fp4Tables make_fp4_tables() {
+  constexpr int kMagnitudes[8] = {0x0000, 0x3F00, 0x3F80, 0x3FC0, 0x4000, 0x4040, 0x4080, 0x40C0};
+  Fp4Tables tables{};
+  for (int scale = kLeastScale; scale <= kGreatestScale; ++scale) {
+    for (int code = 0; code < 16; ++code) {
+      int bits = kMagnitudes[code & 7];
+      if (bits != 0) bits += (scale - 127) * 128;
+      if ((code & 8) != 0) bits |= 0x8000;
+      tables.bytes[scale][code] = static_cast<uint8_t>(bits & 0xFF);
+      tables.bytes[scale][16 + code] = static_cast<uint8_t>(bits >> 8);
+    }
+  }
+  return tables;
 }
 
 struct Fp4Weights {
   using Row = WeightRow;
+  static constexpr bool kNatural = false;
+  static constexpr Fp4Tables kTables = make_fp4_tables();
   static constexpr int64_t kBytesPerBlock = 16;
   static constexpr bool kAnyK = false;
-  static constexpr bool kPairs = false;
 
   static CEDRA_INLINE Row row(const Matrix& w, int64_t n) { return fp4_row(w, n); }
 
-  // The eight magnitudes times the scale are the table of a block; the sign is the nibble's top
-  // bit.
-  CEDRA_INLINE FloatDot::Block decode(const Row& row, int64_t block) const {
-    const __m256 magnitudes = _mm256_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f);
-    const __m256 table = _mm256_mul_ps(magnitudes, broadcast_scale(row.scales[block]));
-    const __m256i shifts = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
-    const __m256i sign = _mm256_set1_epi32(static_cast<int>(0x80000000u));
-    FloatDot::Block out;
+  // Low nibbles in the low half, high nibbles in the high half: 0, 2, .., 14, 1, 3, .., 15.
+  template <int R>
+  static CEDRA_INLINE void decode(const Row* rows, int64_t block, Words* out) {
 #pragma GCC unroll 4
-    for (int i = 0; i < FloatDot::kRegs; ++i) {
-      int word;
-      memcpy(&word, row.codes + block * kBytesPerBlock + 4 * i, sizeof word);
-      const __m256i nibbles = _mm256_srlv_epi32(_mm256_set1_epi32(word), shifts);
-      const __m256i signs = _mm256_and_si256(_mm256_slli_epi32(nibbles, 28), sign);
-      out.v[i] =
-          _mm256_xor_ps(_mm256_permutevar8x32_ps(table, nibbles), _mm256_castsi256_ps(signs));
+    for (int r = 0; r < R; ++r) {
+      const uint8_t* table = kTables.bytes[rows[r].scales[block]];
+      const __m256i raw = broadcast_16(rows[r].codes + block * kBytesPerBlock);
+      const __m256i codes = _mm256_and_si256(_mm256_srlv_epi64(raw, _mm256_setr_epi64x(0, 0, 4, 4)),
+                                             _mm256_set1_epi8(15));
+      const __m256i low = _mm256_shuffle_epi8(broadcast_16(table), codes);
+      const __m256i high = _mm256_shuffle_epi8(broadcast_16(table + 16), codes);
+      out[r] = {{_mm256_unpacklo_epi8(low, high), _mm256_unpackhi_epi8(low, high)}};
+    }
+  }
+  static CEDRA_INLINE Words arrange(const bf16* x) {
+    const __m256i deal = _mm256_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15,  //
+                                          0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+    Words out;
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+      out.v[i] = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(load_32(x + 16 * i), deal), 0xD8);
     }
     return out;
   }
 };
 
+// What is added to the exponent fields of the two words of a dword for each scale byte; 120 is the
+// difference between the biases of E4M3 and BF16.
+struct FoldTable {
+  uint32_t word[256];
+};
+constexpr FoldTable make_fold_table() {
+  FoldTable table{};
+  for (int byte = 0; byte < 256; ++byte) {
+    table.word[byte] = (static_cast<uint32_t>((byte - 127 + 120) * 128) & 0xFFFFu) * 0x10001u;
+  }
+  return table;
+}
+
 struct Fp8Weights {
   using Row = WeightRow;
+  static constexpr bool kNatural = true;
+  static constexpr FoldTable kFold = make_fold_table();
   static constexpr int64_t kBytesPerBlock = 32;
   static constexpr bool kAnyK = false;
-  static constexpr bool kPairs = false;
 
   static CEDRA_INLINE Row row(const Matrix& w, int64_t n) { return fp8_row(w, n); }
 
-  // E4M3 shifted into FP16 is the value times 2^-8, subnormals included.
-  CEDRA_INLINE FloatDot::Block decode(const Row& row, int64_t block) const {
-    const __m256 scale = broadcast_scale(static_cast<uint8_t>(row.scales[block] + 8));
-    FloatDot::Block out;
+  // The rows share their scales.
+  template <int R>
+  static CEDRA_INLINE void decode(const Row* rows, int64_t block, Words* out) {
+    const __m256i fold = _mm256_set1_epi32(static_cast<int>(kFold.word[rows[0].scales[block]]));
+    const __m256i exponent = _mm256_set1_epi8(0x78);
+    __m256i least = exponent;
 #pragma GCC unroll 4
-    for (int i = 0; i < FloatDot::kRegs; ++i) {
-      const __m128i codes = _mm_loadl_epi64(
-          reinterpret_cast<const __m128i*>(row.codes + block * kBytesPerBlock + 8 * i));
-      // Sign-extended, so that bit 15 is the sign; bit 14 (a copy of it) must go.
-      const __m128i words = _mm_slli_epi16(_mm_cvtepi8_epi16(codes), 7);
-      const __m128i half = _mm_and_si128(words, _mm_set1_epi16(static_cast<int16_t>(0xBF80)));
-      out.v[i] = _mm256_mul_ps(_mm256_cvtph_ps(half), scale);
+    for (int r = 0; r < R; ++r) {
+      const uint8_t* p = rows[r].codes + block * kBytesPerBlock;
+      least = _mm256_min_epu8(least, _mm256_and_si256(load_32(p), exponent));
+      out[r] = {{place(extended(p), fold), place(extended(p + 16), fold)}};
     }
-    return out;
+    // Zeros and subnormals have no such exponent; few blocks of a trained matrix have any.
+    const __m256i small = _mm256_cmpeq_epi8(least, _mm256_setzero_si256());
+    if (_mm256_movemask_epi8(small) != 0) [[unlikely]] {
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+        const uint8_t* p = rows[r].codes + block * kBytesPerBlock;
+        out[r].v[0] = put_small(out[r].v[0], extended(p), fold);
+        out[r].v[1] = put_small(out[r].v[1], extended(p + 16), fold);
+      }
+    }
+  }
+
+ private:
+  // Sixteen codes as words, the sign extended.
+  static CEDRA_INLINE __m256i extended(const uint8_t* p) {
+    return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  // The exponent field lands in BF16's as it is.
+  static CEDRA_INLINE __m256i place(__m256i codes, __m256i fold) {
+    const __m256i field = _mm256_set1_epi16(static_cast<int16_t>(0x87F0));
+    return _mm256_add_epi16(_mm256_and_si256(_mm256_slli_epi16(codes, 4), field), fold);
+  }
+  // Words of codes below 8 are replaced: BF16 of m * 2^-9 less the 120 of `fold`, modulo 2^16.
+  static CEDRA_INLINE __m256i put_small(__m256i words, __m256i codes, __m256i fold) {
+    // The low bytes for m = 0 .. 7, then the high ones.
+    const __m256i table =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0x00, 0x00, -0x80, -0x40, 0x00, 0x20, 0x40, 0x60,
+                                                  0x00, -1, -1, -1, 0x00, 0x00, 0x00, 0x00));
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256i mantissa = _mm256_and_si256(codes, _mm256_set1_epi16(7));
+    const __m256i index = _mm256_or_si256(_mm256_or_si256(mantissa, _mm256_slli_epi16(mantissa, 8)),
+                                          _mm256_set1_epi16(0x0800));
+    const __m256i value =
+        _mm256_add_epi16(_mm256_shuffle_epi8(table, index),
+                         _mm256_andnot_si256(_mm256_cmpeq_epi16(mantissa, zero), fold));
+    const __m256i sign = _mm256_and_si256(codes, _mm256_set1_epi16(-0x8000));
+    const __m256i is_small =
+        _mm256_cmpeq_epi16(_mm256_and_si256(codes, _mm256_set1_epi16(0x78)), zero);
+    return _mm256_blendv_epi8(words, _mm256_or_si256(value, sign), is_small);
   }
 };
 
 struct Bf16Weights {
   using Row = WeightRow;
+  static constexpr bool kNatural = true;
   static constexpr int64_t kBytesPerBlock = 64;
   static constexpr bool kAnyK = true;
-  static constexpr bool kPairs = false;
 
   static CEDRA_INLINE Row row(const Matrix& w, int64_t n) { return plain_row(w, n, 2); }
-  CEDRA_INLINE FloatDot::Block decode(const Row& row, int64_t block) const {
-    FloatDot::Block out;
+  template <int R>
+  static CEDRA_INLINE void decode(const Row* rows, int64_t block, Words* out) {
 #pragma GCC unroll 4
-    for (int i = 0; i < FloatDot::kRegs; ++i) {
-      const __m128i words = _mm_loadu_si128(
-          reinterpret_cast<const __m128i*>(row.codes + block * kBytesPerBlock + 16 * i));
-      out.v[i] = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(words), 16));
+    for (int r = 0; r < R; ++r) {
+      const uint8_t* p = rows[r].codes + block * kBytesPerBlock;
+      out[r] = {{load_32(p), load_32(p + 32)}};
     }
-    return out;
   }
 };
 
