@@ -20,8 +20,8 @@ import sys
 import tempfile
 
 # Top to bottom. A folder may include itself and the folders below it.
-ORDER = ["cli", "server", "engine", "golden", "synth", "decode", "text", "image", "model", "cache",
-         "dist", "plan", "kernels", "checkpoint", "numerics", "parallel", "base"]
+ORDER = ["cli", "server", "engine", "golden", "bench", "synth", "decode", "text", "image", "model",
+         "cache", "dist", "plan", "kernels", "checkpoint", "numerics", "parallel", "base"]
 
 # Folders that may see less than everything below them.
 ONLY = {

@@ -14,6 +14,7 @@ void add_golden(CLI::App& app, Action& action);    // golden.cpp
 void add_encode(CLI::App& app, Action& action);    // encode.cpp
 void add_parse(CLI::App& app, Action& action);     // parse.cpp
 void add_tokenize(CLI::App& app, Action& action);  // tokenize.cpp
+void add_bench(CLI::App& app, Action& action);     // bench.cpp
 void add_synth(CLI::App& app, Action& action);     // synth.cpp
 void add_plan(CLI::App& app, Action& action);      // plan.cpp
 void add_serve(CLI::App& app, Action& action);     // serve.cpp

@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
   cedra::cli::add_tokenize(app, action);
   cedra::cli::add_plan(app, action);
   cedra::cli::add_synth(app, action);
+  cedra::cli::add_bench(app, action);
   cedra::cli::add_serve(app, action);
   cedra::cli::add_run(app, action);
   cedra::cli::add_chat(app, action);
