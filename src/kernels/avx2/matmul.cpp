@@ -2,7 +2,7 @@
 #include "kernels/avx2/matmul.h"
 
 #include "kernels/avx2/products.h"
-#include "kernels/fast/wide_matmul.h"
+#include "kernels/avx2/wide.h"
 
 namespace cedra::kernels::avx2 {
 

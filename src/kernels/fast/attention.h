@@ -17,8 +17,8 @@ constexpr int kScoreKeys = 4;
 constexpr int kValueHeads = 8;  // tile of p.v: 8 heads x 32 dims, 16 sums
 constexpr int kIndexHeads = 8;
 #else
-constexpr int kScoreHeads = 2;  // sixteen registers of eight lanes
-constexpr int kScoreKeys = 2;
+constexpr int kScoreHeads = 4;  // sixteen registers of eight lanes
+constexpr int kScoreKeys = 1;
 constexpr int kValueHeads = 2;
 constexpr int kIndexHeads = 4;
 #endif
