@@ -11,6 +11,8 @@ namespace {
 using kernels::SumRule;
 
 constexpr int64_t kMaxRatio = 16;
+// Groups that are worth waking a member for: a few microseconds each.
+constexpr int64_t kGroupGrain = 4;
 
 // Latents of all finished groups, in the rows' order, packed to the front of work.latent.
 struct Group {
@@ -18,12 +20,28 @@ struct Group {
   int64_t index;  // j: compressed row j of the sequence
 };
 
-void for_each_group(const Stage& stage, int64_t ratio, auto&& fn) {
-  int64_t packed = 0;
+int64_t first_group(const Run& run, int64_t ratio) {
+  return std::max(run.position, run.replay_until) / ratio;
+}
+// How many groups the rows finish.
+int64_t count_groups(const Stage& stage, int64_t ratio) {
+  int64_t groups = 0;
   for (const Run& run : stage.runs) {
-    const int64_t begin = std::max(run.position, run.replay_until);
-    const int64_t end = run.position + run.count;
-    for (int64_t j = begin / ratio; j < end / ratio; ++j) fn(packed++, Group{&run, j});
+    groups += std::max<int64_t>(0, (run.position + run.count) / ratio - first_group(run, ratio));
+  }
+  return groups;
+}
+
+// fn(packed, group) for the groups [begin, end) of count_groups(), in order.
+void for_each_group(const Stage& stage, int64_t ratio, int64_t begin, int64_t end, auto&& fn) {
+  int64_t packed = 0;  // of the run's first group
+  for (const Run& run : stage.runs) {
+    const int64_t first = first_group(run, ratio);
+    const int64_t count = std::max<int64_t>(0, (run.position + run.count) / ratio - first);
+    for (int64_t i = std::max<int64_t>(0, begin - packed); i < std::min(count, end - packed); ++i) {
+      fn(packed + i, Group{&run, first + i});
+    }
+    packed += count;
   }
 }
 
@@ -39,8 +57,8 @@ int64_t pool_groups(Step& step, const Stage& stage, const CompressorWeights& wei
   linear(step, weights.wgate, work.hidden, text.hidden_size, stage.size(), SumRule::kWhole,
          {.as_f32 = work.pool_score, .stride = dim});
 
-  int64_t groups = 0;
-  for_each_group(stage, ratio, [&](int64_t packed, const Group& group) {
+  const int64_t groups = count_groups(stage, ratio);
+  const auto pool = [&](int64_t packed, const Group& group) {
     std::array<const float*, kMaxRatio> kv;
     std::array<const float*, kMaxRatio> score;
     for (int64_t i = 0; i < ratio; ++i) {
@@ -53,7 +71,9 @@ int64_t pool_groups(Step& step, const Stage& stage, const CompressorWeights& wei
                          : group.run->sequence->tail_score(source.tail_index, i);
     }
     step.ops.pool_group(kv.data(), score.data(), ratio, dim, work.latent + packed * dim);
-    groups = packed + 1;
+  };
+  step.team.for_range(groups, kGroupGrain, [&](int64_t begin, int64_t end, int) {
+    for_each_group(stage, ratio, begin, end, pool);
   });
 
   // What does not fill a group waits in the tail.
@@ -78,14 +98,13 @@ int64_t project_rows(Step& step, const Stage& stage, const CompressorWeights& we
   const int64_t dim = step.text().head_dim;
   linear(step, weights.wkv, work.hidden, step.text().hidden_size, stage.size(), SumRule::kWhole,
          {.as_bf16 = work.latent, .stride = dim});
-  int64_t groups = 0;
-  for_each_group(stage, 1, [&](int64_t packed, const Group& group) {
+  const int64_t groups = count_groups(stage, 1);
+  for_each_group(stage, 1, 0, groups, [&](int64_t packed, const Group& group) {
     const int64_t row = group.run->first_row + group.index - group.run->position;
     if (row != packed) {  // rows of a replay were skipped
       std::memmove(work.latent + packed * dim, work.latent + row * dim,
                    static_cast<size_t>(dim) * sizeof(bf16));
     }
-    groups = packed + 1;
   });
   return groups;
 }
@@ -112,9 +131,7 @@ void compress(Step& step, const Stage& stage, int64_t layer) {
   norm_rows(step, work.index_key, weights.index_k_norm, work.index_key, groups, index_dim);
 
   const int64_t pairs = text.qk_rope_head_dim / 2;
-  float* cos = work.members[0].angles;
-  float* sin = cos + pairs;
-  for_each_group(stage, source.ratio, [&](int64_t packed, const Group& group) {
+  const auto store = [&](int64_t packed, const Group& group, float* cos, float* sin) {
     // Both rotate at the first position of the group.
     rope_angles(step.model.compressed_frequencies(), source.ratio * group.index, cos, sin);
     bf16* latent = work.latent + packed * dim;
@@ -129,6 +146,12 @@ void compress(Step& step, const Stage& stage, int64_t layer) {
                          block + source.main_scales + slot * layout.main_scale_bytes);
     step.ops.pack_index(key, index_dim, block + source.index_codes + slot * layout.index_code_bytes,
                         block + source.index_scales + slot * layout.index_scale_bytes);
+  };
+  step.team.for_range(groups, kGroupGrain, [&](int64_t begin, int64_t end, int member) {
+    float* cos = work.members[static_cast<size_t>(member)].angles;
+    for_each_group(stage, source.ratio, begin, end, [&](int64_t packed, const Group& group) {
+      store(packed, group, cos, cos + pairs);
+    });
   });
 }
 

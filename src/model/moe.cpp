@@ -16,6 +16,25 @@ using kernels::SumRule;
 // gate+up+SwiGLU+quantise works on whole quantiser groups.
 constexpr int64_t kGroup = 32;
 
+// The n_active experts of greatest score + bias, best first, the lower id among equals; `best` is
+// scratch of n_active floats.
+void best_experts(const float* scores, const float* bias, int64_t experts, int64_t n_active,
+                  int32_t* chosen, float* best) {
+  int64_t count = 0;
+  for (int64_t e = 0; e < experts; ++e) {
+    const float score = scores[e] + bias[e];
+    if (count == n_active && !(score > best[count - 1])) continue;
+    if (count < n_active) ++count;
+    int64_t at = count - 1;
+    for (; at > 0 && score > best[at - 1]; --at) {
+      best[at] = best[at - 1];
+      chosen[at] = chosen[at - 1];
+    }
+    best[at] = score;
+    chosen[at] = static_cast<int32_t>(e);
+  }
+}
+
 void choose_experts(Step& step, const Stage& stage, const MoeWeights& weights, int64_t n_active) {
   Workspace& work = step.work;
   const TextConfig& text = step.text();
@@ -26,36 +45,26 @@ void choose_experts(Step& step, const Stage& stage, const MoeWeights& weights, i
                                                       : kernels::RouterScore::kSoftmax;
   linear(step, weights.gate, work.hidden, text.hidden_size, stage.size(), SumRule::kWhole,
          {.as_f32 = work.router, .stride = experts});
-  for (int64_t row = 0; row < stage.size(); ++row) {
-    float* scores = work.router + row * experts;
-    step.ops.router_scores(scores, experts, kind, static_cast<float>(text.gate_temp));
-    // The bias decides who is chosen, never how much it counts.
-    const bool image = stage.rows[static_cast<size_t>(row)].image;
-    const float* bias = image ? weights.bias_vl : weights.bias;
-    int32_t* chosen = work.chosen + row * n_active;
-    float* weight = work.chosen_weight + row * n_active;
-    for (int64_t k = 0; k < n_active; ++k) {
-      int64_t best = -1;
-      float best_score = 0;
-      for (int64_t e = 0; e < experts; ++e) {
-        if (std::find(chosen, chosen + k, static_cast<int32_t>(e)) != chosen + k) continue;
-        const float score = scores[e] + bias[e];
-        if (best < 0 || score > best_score) {
-          best = e;
-          best_score = score;
-        }
+  step.team.for_range(stage.size(), 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t row = begin; row < end; ++row) {
+      float* scores = work.router + row * experts;
+      step.ops.router_scores(scores, experts, kind, static_cast<float>(text.gate_temp));
+      // The bias decides who is chosen, never how much it counts.
+      const bool image = stage.rows[static_cast<size_t>(row)].image;
+      int32_t* chosen = work.chosen + row * n_active;
+      float* weight = work.chosen_weight + row * n_active;
+      best_experts(scores, image ? weights.bias_vl : weights.bias, experts, n_active, chosen,
+                   weight);
+      double sum = 0;  // of FP32 terms in the order of choice, rounded once, at every level
+      for (int64_t k = 0; k < n_active; ++k) sum += static_cast<double>(scores[chosen[k]]);
+      std::sort(chosen, chosen + n_active);
+      for (int64_t k = 0; k < n_active; ++k) {
+        weight[k] = scores[chosen[k]];
+        if (text.norm_topk_prob && n_active > 1) weight[k] /= static_cast<float>(sum) + 1e-20f;
+        weight[k] *= static_cast<float>(text.routed_scaling_factor);
       }
-      chosen[k] = static_cast<int32_t>(best);
     }
-    double sum = 0;  // of FP32 terms in the order of choice, rounded once, at every level
-    for (int64_t k = 0; k < n_active; ++k) sum += static_cast<double>(scores[chosen[k]]);
-    std::sort(chosen, chosen + n_active);
-    for (int64_t k = 0; k < n_active; ++k) {
-      weight[k] = scores[chosen[k]];
-      if (text.norm_topk_prob && n_active > 1) weight[k] /= static_cast<float>(sum) + 1e-20f;
-      weight[k] *= static_cast<float>(text.routed_scaling_factor);
-    }
-  }
+  });
 }
 
 // Groups rows by expert. Slot s of expert_rows belongs to the expert e with

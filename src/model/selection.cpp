@@ -115,20 +115,17 @@ void index_queries(Step& step, const Stage& stage, const IndexerWeights& weights
          {.as_bf16 = work.head_weight, .stride = heads});
   const float head_scale = static_cast<float>(std::pow(static_cast<double>(dim), -0.5) *
                                               std::pow(static_cast<double>(heads), -0.5));
-  step.team.for_range(rows, 1, [&](int64_t begin, int64_t end, int) {
-    constexpr int64_t kMaxDim = 512;
-    uint8_t codes[kMaxDim / 2];
-    uint8_t scales[kMaxDim / 32];
-    for (int64_t t = begin; t < end; ++t) {
-      for (int64_t h = 0; h < heads; ++h) {
-        bf16* q = work.index_q + (t * heads + h) * dim;
-        step.ops.rope(q + dim - 2 * pairs, work.cos[1] + t * pairs, work.sin[1] + t * pairs, pairs,
-                      false);
-        step.ops.pack_index(q, dim, codes, scales);
-        step.ops.unpack_index(codes, scales, dim, q);
-        work.head_weight_f[t * heads + h] =
-            round_bf16(to_float(work.head_weight[t * heads + h]) * head_scale);
-      }
+  step.team.for_range(rows * heads, 8, [&](int64_t begin, int64_t end, int) {
+    uint8_t codes[kernels::kMaxIndexDim / 2];
+    uint8_t scales[kernels::kMaxIndexDim / 32];
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t t = i / heads;
+      bf16* q = work.index_q + i * dim;
+      step.ops.rope(q + dim - 2 * pairs, work.cos[1] + t * pairs, work.sin[1] + t * pairs, pairs,
+                    false);
+      step.ops.pack_index(q, dim, codes, scales);
+      step.ops.unpack_index(codes, scales, dim, q);
+      work.head_weight_f[i] = round_bf16(to_float(work.head_weight[i]) * head_scale);
     }
   });
 }
