@@ -3,6 +3,12 @@
 // `cedra serve` started here.
 //
 //   node bench/serving_bench.mjs --binary build/release/cedra --model models/tiny
+//
+// At the released dims, overhead only, with fewer tokens where a step is longer:
+//
+//   build/release/cedra synth /tmp/synth --layers 6 --experts 16 --engram-rows 100000
+//   node bench/serving_bench.mjs --model /tmp/synth --threads 2 --memory 6G --context 256 \
+//     --tokens 32,8,4,3 --only overhead
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import http from 'node:http';
@@ -15,15 +21,21 @@ const { values: flags } = parseArgs({
     model: { type: 'string', default: 'models/tiny' },
     port: { type: 'string', default: '18432' },
     threads: { type: 'string', default: '1' },
-    tokens: { type: 'string', default: '200' },
+    memory: { type: 'string', default: '512M' },
+    context: { type: 'string' }, // default: the model's
+    tokens: { type: 'string', default: '200' }, // of each stream; a list: for 1, 16, 64, 256 streams
+    only: { type: 'string', default: 'overhead,idle,disconnect' },
   },
 });
 const PORT = Number(flags.port);
+const wanted = (part) => flags.only.split(',').includes(part);
+const tokensOf = (i) => Number(flags.tokens.split(',')[i] ?? flags.tokens.split(',')[0]);
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 async function serve(...more) {
   const child = spawn(flags.binary, ['serve', flags.model, '--port', String(PORT), '--threads',
-    flags.threads, '--memory-budget', '512M', ...more], { stdio: ['ignore', 'ignore', 'inherit'] });
+    flags.threads, '--memory-budget', flags.memory,
+    ...(flags.context ? ['--max-model-len', flags.context] : []), ...more], { stdio: ['ignore', 'ignore', 'inherit'] });
   for (;;) {
     const up = await metrics().catch(() => null);
     if (up) return child;
@@ -73,25 +85,26 @@ function cpuSeconds(child) {
 }
 
 const result = { rows: [] };
-{
+if (wanted('overhead')) {
   const child = await serve('--max-num-seqs', '256', '--max-num-batched-tokens', '512', '--no-enable-prefix-caching');
-  for (const rows of [1, 16, 64, 256]) {
+  for (const [index, rows] of [1, 16, 64, 256].entries()) {
     const before = await metrics();
-    const streams = Array.from({ length: rows }, (_, i) => stream(Number(flags.tokens), i));
+    const streams = Array.from({ length: rows }, (_, i) => stream(tokensOf(index), i));
     await Promise.all(streams.map((one) => one.closed));
+    await sleep(500); // the last step is counted once it is over
     const d = minus(await metrics(), before);
     const step = (1e6 * d.step_seconds_total) / d.steps_total;
     const overhead = (1e6 * (d.step_seconds_total - d.forward_seconds_total - d.sampling_seconds_total)) / d.steps_total;
     result.rows.push({
       rows, steps: d.steps_total, mean_rows: +(d.generation_tokens_total / d.steps_total).toFixed(1),
       step_us: +step.toFixed(1), sampling_us: +((1e6 * d.sampling_seconds_total) / d.steps_total).toFixed(1),
-      overhead_us: +overhead.toFixed(1), share_percent: +((100 * overhead) / step).toFixed(1),
+      overhead_us: +overhead.toFixed(1), share_percent: +((100 * overhead) / step).toFixed(2),
     });
     console.log(JSON.stringify(result.rows.at(-1)));
   }
   await stop(child);
 }
-{
+if (wanted('idle')) {
   const child = await serve('--max-num-seqs', '1', '--max-queue', '1100', '--max-connections', '2048');
   const speed = async () => {
     const before = await metrics();
@@ -123,7 +136,7 @@ const result = { rows: [] };
   await stop(child);
   await Promise.all(keep);
 }
-{
+if (wanted('disconnect')) {
   const child = await serve('--max-num-seqs', '4');
   const times = [];
   let step = 0;
