@@ -1,8 +1,11 @@
 // Entry point: one program, subcommands.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
 #include "cli/commands.h"
+#include "image/decode_worker.h"
 
 namespace {
 
@@ -11,6 +14,10 @@ constexpr int kUsageError = 2;
 }  // namespace
 
 int main(int argc, char** argv) {
+  // This program again, started by a server that has pictures to decode; not for people.
+  if (argc == 3 && std::string_view(argv[1]) == cedra::image::kWorkerCommand) {
+    return cedra::image::serve_decoding(std::atoll(argv[2]));
+  }
   CLI::App app{"cedra: inference engine and server for DeepSeek-V4.1-Flash checkpoints", "cedra"};
   app.set_version_flag("--version", CEDRA_VERSION);
   app.require_subcommand(1);

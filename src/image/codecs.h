@@ -29,5 +29,6 @@ Result<Picture> decode_png(Bytes bytes, const DecodeOptions& options);
 Result<Picture> decode_jpeg(Bytes bytes, const DecodeOptions& options);
 Result<Picture> decode_webp(Bytes bytes, const DecodeOptions& options);
 Result<Picture> decode_gif(Bytes bytes, const DecodeOptions& options);
+Result<Picture> decode_bmp(Bytes bytes, const DecodeOptions& options);
 
 }  // namespace cedra::image

@@ -25,10 +25,12 @@ Result<Picture> decode_format(Bytes bytes, const DecodeOptions& options) {
       return decode_webp(bytes, options);
     case Format::kGif:
       return decode_gif(bytes, options);
+    case Format::kBmp:
+      return decode_bmp(bytes, options);
     case Format::kUnknown:
       break;
   }
-  return err(Code::kUnsupported, "the data is not a PNG, JPEG, WebP or GIF image");
+  return err(Code::kUnsupported, "the data is not a PNG, JPEG, WebP, GIF or BMP image");
 }
 
 }  // namespace
@@ -38,6 +40,12 @@ Format sniff(Bytes bytes) {
   if (has_at(bytes, 0, "\xff\xd8\xff")) return Format::kJpeg;
   if (has_at(bytes, 0, "RIFF") && has_at(bytes, 8, "WEBP")) return Format::kWebp;
   if (has_at(bytes, 0, "GIF87a") || has_at(bytes, 0, "GIF89a")) return Format::kGif;
+  // Two letters are little to go by: the size of the header that follows has to be one of those.
+  constexpr uint8_t kBmpHeaders[] = {12, 40, 52, 56, 64, 108, 124};
+  if (has_at(bytes, 0, "BM") && has_at(bytes, 15, std::string_view("\0\0\0", 3)) &&
+      std::ranges::count(kBmpHeaders, bytes[14]) > 0) {
+    return Format::kBmp;
+  }
   return Format::kUnknown;
 }
 
@@ -51,6 +59,8 @@ std::string_view format_name(Format format) {
       return "WebP";
     case Format::kGif:
       return "GIF";
+    case Format::kBmp:
+      return "BMP";
     case Format::kUnknown:
       break;
   }

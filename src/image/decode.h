@@ -13,7 +13,7 @@
 
 namespace cedra::image {
 
-enum class Format { kUnknown, kPng, kJpeg, kWebp, kGif };
+enum class Format { kUnknown, kPng, kJpeg, kWebp, kGif, kBmp };
 
 // By the first bytes alone.
 Format sniff(std::span<const uint8_t> bytes);

@@ -44,6 +44,8 @@ TEST(Decode, TheBytesNameTheFormat) {
   EXPECT_EQ(sniff(read_bytes("grey.jpg")), Format::kJpeg);
   EXPECT_EQ(sniff(read_bytes("lossy.webp")), Format::kWebp);
   EXPECT_EQ(sniff(read_bytes("plain.gif")), Format::kGif);
+  EXPECT_EQ(sniff(read_bytes("rgb.bmp")), Format::kBmp);
+  EXPECT_EQ(sniff(read_bytes("os2.bmp")), Format::kBmp);
   EXPECT_EQ(sniff({}), Format::kUnknown);
   std::vector<uint8_t> bytes = read_bytes("rgb.png");
   bytes[1] ^= 1;
@@ -65,7 +67,8 @@ TEST(Decode, NoBytesAndTooManyBytes) {
 }
 
 TEST(Decode, LimitsHoldForEveryFormat) {
-  for (const char* name : {"rgb.png", "quarter.jpg", "lossy.webp", "animated.webp", "plain.gif"}) {
+  for (const char* name : {"rgb.png", "quarter.jpg", "lossy.webp", "animated.webp", "plain.gif",
+                           "rgb.bmp", "runs8.bmp"}) {
     const std::vector<uint8_t> bytes = read_bytes(name);
     const Result<Picture> picture = decode(bytes, {});
     ASSERT_TRUE(picture.has_value());
@@ -108,6 +111,16 @@ TEST(Decode, HugeHeaders) {
   picture = decode(gif, {});
   ASSERT_FALSE(picture.has_value());
   EXPECT_EQ(picture.error().code, Code::kTooLarge) << picture.error().message;
+  for (const char* name : {"rgb.bmp", "runs8.bmp"}) {
+    std::vector<uint8_t> bmp = read_bytes(name);
+    bmp[19] = bmp[23] = 0x40;
+    picture = decode(bmp, {});
+    ASSERT_FALSE(picture.has_value());
+    EXPECT_EQ(picture.error().code, Code::kTooLarge) << picture.error().message;
+    bmp[25] = 0x80;  // the most negative height has no positive twin in 32 bits
+    bmp[22] = bmp[23] = bmp[24] = 0;
+    EXPECT_FALSE(decode(bmp, {}).has_value());
+  }
 }
 
 // Every cut gives an error or, where only trailing bytes are gone, the same picture.

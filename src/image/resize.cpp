@@ -258,23 +258,6 @@ std::array<uint16_t, 256> make_normalised() {
   return table;
 }
 
-std::vector<uint16_t> patchify(const Picture& canvas, int64_t patch) {
-  const std::array<uint16_t, 256> normalised = make_normalised();
-  std::vector<uint16_t> values(canvas.rgb.size());
-  uint16_t* to = values.data();
-  for (int64_t top = 0; top + patch <= canvas.height; top += patch) {
-    for (int64_t left = 0; left + patch <= canvas.width; left += patch) {
-      for (int64_t c = 0; c < 3; ++c) {
-        for (int64_t y = top; y < top + patch; ++y) {
-          const uint8_t* from = canvas.rgb.data() + 3 * (y * canvas.width + left) + c;
-          for (int64_t x = 0; x < patch; ++x) *to++ = normalised[from[3 * x]];
-        }
-      }
-    }
-  }
-  return values;
-}
-
 }  // namespace
 
 ResizePlan plan_resize(const PatchRules& rules, int64_t width, int64_t height) {
@@ -339,6 +322,23 @@ Picture fit(const Picture& picture, const ResizePlan& plan) {
                 canvas.rgb.data() + 3 * ((top + y) * plan.width + left));
   }
   return canvas;
+}
+
+std::vector<uint16_t> patchify(const Picture& canvas, int64_t patch) {
+  const std::array<uint16_t, 256> normalised = make_normalised();
+  std::vector<uint16_t> values(canvas.rgb.size());
+  uint16_t* to = values.data();
+  for (int64_t top = 0; top + patch <= canvas.height; top += patch) {
+    for (int64_t left = 0; left + patch <= canvas.width; left += patch) {
+      for (int64_t c = 0; c < 3; ++c) {
+        for (int64_t y = top; y < top + patch; ++y) {
+          const uint8_t* from = canvas.rgb.data() + 3 * (y * canvas.width + left) + c;
+          for (int64_t x = 0; x < patch; ++x) *to++ = normalised[from[3 * x]];
+        }
+      }
+    }
+  }
+  return values;
 }
 
 Patches preprocess(const PatchRules& rules, const Picture& picture) {

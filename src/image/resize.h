@@ -45,9 +45,12 @@ Picture shrink_to_side(Picture picture, int64_t side);
 // Contained in the plan's size and centred on grey 127.
 Picture fit(const Picture& picture, const ResizePlan& plan);
 
+// BF16 bits [patches, 3, P, P], row by row of the patch grid. Sides are multiples of `patch_size`.
+std::vector<uint16_t> patchify(const Picture& canvas, int64_t patch_size);
+
 struct Patches {
   ResizePlan plan;
-  std::vector<uint16_t> values;  // BF16 bits [patches, 3, P, P], row by row of the patch grid
+  std::vector<uint16_t> values;  // of patchify()
 };
 
 Patches preprocess(const PatchRules& rules, const Picture& picture);

@@ -195,6 +195,71 @@ def gifs():
     expect("animated.gif", "hosted", np.asarray(frames[0].convert("RGB")))
 
 
+def write_bmp(name, width, height, bits, data, *, compression=0, palette=(), masks=(), header=40):
+    """height < 0: rows from the top down. palette: RGB triples. masks: red, green, blue, alpha."""
+    colours = b"".join(bytes((b, g, r)) + b"\0" * (header != 12) for r, g, b in palette)
+    if header == 12:
+        body = struct.pack("<IHHHH", 12, width, height, 1, bits)
+    else:
+        body = struct.pack("<IiiHHIIiiII", header, width, height, 1, bits, compression, len(data), 0,
+                           0, len(palette), 0)
+        body += b"".join(struct.pack("<I", mask) for mask in masks)
+        body += b"\0" * (header - len(body))
+    start = 14 + len(body) + len(colours)
+    head = b"BM" + struct.pack("<IHHI", start + len(data), 0, 0, start)
+    (HERE / name).write_bytes(head + body + colours + data)
+
+
+def bmp_rows(samples):
+    """Rows of bytes from the bottom up, each filled up to four bytes."""
+    rows = [row.tobytes() for row in samples.reshape(samples.shape[0], -1)]
+    return b"".join(row + b"\0" * (-len(row) % 4) for row in reversed(rows))
+
+
+def bmps():
+    rgb = pattern(23, 17, 5)
+    picture = Image.fromarray(rgb)
+    for name, image in (("rgb.bmp", picture), ("grey.bmp", picture.convert("L")),
+                        ("bits.bmp", picture.convert("1")), ("palette.bmp", picture.quantize(40))):
+        image.save(HERE / name)
+        expect_pillow(name)
+    write_bmp("top_down.bmp", 23, -17, 24, bmp_rows(rgb[::-1, :, ::-1]))
+    expect("top_down.bmp", "hosted", rgb)
+    write_bmp("os2.bmp", 23, 17, 24, bmp_rows(rgb[:, :, ::-1]), header=12)
+    expect_pillow("os2.bmp")
+    index = np.asarray(picture.quantize(16)).astype(np.uint8)
+    colours = [tuple(3 * i + c for c in (5, 90, 170)) for i in range(14)]
+    pairs = np.pad(index, ((0, 0), (0, 1)))
+    write_bmp("nibbles.bmp", 23, 17, 4, bmp_rows(pairs[:, ::2] << 4 | pairs[:, 1::2]),
+              palette=colours)
+    shown = np.array(colours + [(0, 0, 0)] * 2, np.uint8)  # two indices have no colour
+    expect("nibbles.bmp", "hosted", shown[index])
+
+    words = (rgb[:, :, 0].astype(np.uint16) << 8) + rgb[:, :, 1]
+    write_bmp("rgb555.bmp", 23, 17, 16, bmp_rows(words))
+    expect_pillow("rgb555.bmp")
+    write_bmp("rgb565.bmp", 23, 17, 16, bmp_rows(words), compression=3,
+              masks=(0xF800, 0x07E0, 0x001F), header=108)
+    expect_pillow("rgb565.bmp")
+    alpha = pattern(23, 17, 90)[:, :, 0]
+    bgra = np.dstack([rgb[:, :, ::-1], alpha])
+    write_bmp("filler.bmp", 23, 17, 32, bmp_rows(bgra))
+    expect("filler.bmp", "hosted", rgb)
+    write_bmp("alpha.bmp", 23, 17, 32, bmp_rows(bgra), compression=3,
+              masks=(0xFF0000, 0xFF00, 0xFF, 0xFF000000), header=108)
+    expect_rules("alpha.bmp", rgb, alpha)
+
+    # Runs: a repeat, pixels as they are (an odd number), a step, ends of rows. Untouched: index 0.
+    runs = bytes([5, 3, 0, 3, 1, 2, 3, 0, 0, 0, 0, 2, 2, 1, 4, 1, 0, 0, 9, 2, 0, 1])
+    write_bmp("runs8.bmp", 8, 5, 8, runs, compression=1, palette=colours[:4])
+    rows = [[3, 3, 3, 3, 3, 1, 2, 3], [0] * 8, [0, 0, 1, 1, 1, 1, 0, 0], [2] * 8, [0] * 8]
+    expect("runs8.bmp", "hosted", np.array(colours, np.uint8)[np.array(rows[::-1])])
+    runs = bytes([5, 0x12, 0, 3, 0x31, 0x20, 0, 0, 8, 0x3A, 0, 1])
+    write_bmp("runs4.bmp", 8, 3, 4, runs, compression=2, palette=colours)
+    rows = [[1, 2, 1, 2, 1, 3, 1, 2], [3, 10] * 4, [0] * 8]
+    expect("runs4.bmp", "hosted", np.array(colours, np.uint8)[np.array(rows[::-1])])
+
+
 def resizes():
     cases = [(1, 1, 0, 14, 14), (1, 1, 9, 3, 1), (2, 3, 1, 7, 5), (64, 48, 0, 63, 48),
              (64, 48, 0, 64, 31), (64, 48, 2, 200, 150), (300, 200, 3, 30, 20),
@@ -226,6 +291,7 @@ def main():
     jpegs()
     webps()
     gifs()
+    bmps()
     (HERE / "expected.txt").write_text("\n".join(EXPECTED) + "\n")
     (HERE / "resize.txt").write_text("\n".join(resizes()) + "\n")
     (HERE / "plans.txt").write_text("\n".join(plans()) + "\n")
