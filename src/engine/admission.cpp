@@ -97,6 +97,7 @@ bool LocalEngine::start(Job& job) {
       sampler_params(job.request.sampling, end_ids_, job.seed), job.request.prompt,
       info_.vocab_size);
   job.request.prompt = {};
+  take_images(job);
   // Log probabilities of the prompt need every row through every layer.
   const bool all_rows = job.request.sampling.prompt_logprobs >= 0;
   job.bounded = plan_.bounded && !all_rows;
@@ -106,6 +107,7 @@ bool LocalEngine::start(Job& job) {
   job.generations.reserve(blocks);
   job.captures.reserve(blocks);
   if (job.uses_cache) adopt_prefix(job);
+  leave_images(job, job.sequence->length);
   job.sequence->begin_prefill();
   return true;
 }
@@ -151,8 +153,8 @@ void LocalEngine::adopt_prefix(Job& job) {
   if (const model::EngramHasher* hasher = model_->hasher()) {
     const int64_t begin = std::max<int64_t>(0, sequence.length - hasher->look_back());
     for (int64_t p = begin; p < sequence.length; ++p) {
-      sequence.engram_history.push_back(
-          hasher->compress((*job.tokens)[static_cast<size_t>(p)], false));
+      const int32_t token = (*job.tokens)[static_cast<size_t>(p)];
+      sequence.engram_history.push_back(hasher->compress(token, is_image_row(token)));
     }
   }
 }
@@ -167,6 +169,7 @@ void LocalEngine::finish(Job& job, FinishReason reason, std::optional<int32_t> s
   result.error = std::move(error);
   ++(reason == FinishReason::kCancelled ? totals_.cancelled : totals_.finished);
   const bool was_running = job.sequence != nullptr;
+  leave_images(job, job.prompt_size);
   release(job);
   // Whoever on_finish() wakes sees this request counted and its place free.
   publish_stats();

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "image/prepared.h"
 
 namespace cedra::engine {
 
@@ -80,8 +81,16 @@ class Sink {
   virtual void on_finish(const Finish& finish) = 0;
 };
 
+// An image in a prompt: its span of placeholder ids begins at `position`. Requests and spans may
+// share one picture.
+struct ImageSpan {
+  int64_t position = 0;
+  std::shared_ptr<const image::Prepared> image;
+};
+
 struct Request {
-  std::vector<int32_t> prompt;  // not empty
+  std::vector<int32_t> prompt;    // not empty
+  std::vector<ImageSpan> images;  // by position, not overlapping, each inside the prompt
   SamplingParams sampling;
   int priority = 0;        // lower runs first
   std::string cache_salt;  // prefix-cache hits only within one salt
@@ -89,9 +98,16 @@ struct Request {
   std::optional<std::chrono::steady_clock::time_point> deadline;
 };
 
+// What a model with a vision tower wants of images.
+struct VisionInfo {
+  image::PatchRules rules;
+  int32_t token_id = 0;  // fills the span of an image in the prompt
+};
+
 // What a loaded engine can do; constant after start.
 struct Info {
-  int64_t context_length = 0;  // prompt + output, at most
+  std::optional<VisionInfo> vision;  // absent: takes no images
+  int64_t context_length = 0;        // prompt + output, at most
   int64_t vocab_size = 0;
   int32_t eos_token_id = 1;
   std::string isa;  // kernel level in use
@@ -107,6 +123,8 @@ struct Stats {
   int64_t generated_tokens = 0;
   int64_t prefix_queries = 0;        // prompt tokens that were looked up in the prefix cache
   int64_t cached_prompt_tokens = 0;  // and those that were found
+  int64_t images_encoded = 0;        // by the vision tower
+  int64_t images_reused = 0;         // found encoded
   int64_t finished = 0;
   int64_t cancelled = 0;
   int64_t steps = 0;
@@ -126,7 +144,8 @@ class Engine {
   virtual ~Engine() = default;
   virtual const Info& info() const = 0;
   // Checks and queues. Errors: kInvalid (names the parameter), kTooLarge (prompt over the context),
-  // kExhausted (queue full, by requests or by their prompts' tokens), kUnavailable (draining).
+  // kUnsupported (images for a model without a tower), kExhausted (queue full, by requests, by
+  // their prompts' tokens or by the bytes of their images), kUnavailable (draining).
   virtual Result<RequestId> submit(Request request, std::shared_ptr<Sink> sink) = 0;
   // The request stops within one chunk; its sink gets kCancelled. Unknown ids are ignored.
   virtual void cancel(RequestId id) = 0;

@@ -5,6 +5,7 @@
 
 #include "cache/prefix_cache.h"
 #include "decode/sampler.h"
+#include "engine/image_store.h"
 #include "kernels/ops.h"
 #include "parallel/topology.h"
 
@@ -24,6 +25,10 @@ constexpr int64_t kLeastQueueTokens = 1 << 18;
 // What a member's stack comes to hold; the AMX kernels unpack weights there.
 constexpr int64_t kStackBytes = 64 << 10;
 constexpr int64_t kAmxStackBytes = 1 << 20;
+// By default: room for so many of the largest image, encoded, and for no more than this share of
+// the budget; the same share bounds pixels that wait.
+constexpr int64_t kImagesKept = 32;
+constexpr int64_t kImageShare = 16;
 // Per block: its node, buckets and free lists of the prefix tree and the pool.
 constexpr int64_t kNodeBytes = 96;
 // Per block that a running request may fill: its place in the request's chain.
@@ -63,6 +68,31 @@ Result<> check_options(const Config& config, const Options& options) {
         "layer, or an Engram layer follows it): use --prefill-mode exact");
   }
   return {};
+}
+
+// The tower's workspace, encoded images, and the pixels of those that are not encoded yet.
+void plan_images(const Config& config, const Options& options, EnginePlan& plan) {
+  plan::MemoryPlan& memory = plan.memory;
+  const ImageSizes sizes(config);
+  const int64_t rows = plan.forward.max_rows;
+  const int64_t cache = options.image_cache_bytes > 0
+                            ? options.image_cache_bytes
+                            : std::min(kImagesKept * sizes.pages_per_image * sizes.page_bytes,
+                                       memory.budget / kImageShare);
+  plan.image_pages = std::max(cache / sizes.page_bytes, sizes.pages_per_image);
+  const int64_t context =
+      (plan.context_length / config.vision->max_image_tokens + 1) * sizes.pixel_bytes;
+  plan.image_queue_bytes = options.image_queue_bytes > 0
+                               ? options.image_queue_bytes
+                               : std::min(2 * context, memory.budget / kImageShare);
+  plan.image_queue_bytes = std::max(plan.image_queue_bytes, sizes.pixel_bytes);
+  memory.parts.push_back({"vision tower", sizes.tower_bytes(config, plan.threads), false, ""});
+  memory.parts.push_back(
+      {"encoded images",
+       plan.image_pages * (sizes.page_bytes + sizes.page_overhead()) + rows * ImageSizes::kRowBytes,
+       false, fmt::format("{} rows", plan.image_pages * ImageSizes::kPageRows)});
+  memory.parts.push_back({"pixels of images", plan.image_queue_bytes, false,
+                          "of requests whose images are not encoded yet"});
 }
 
 }  // namespace
@@ -120,6 +150,7 @@ Result<EnginePlan> make_plan(const Config& config, const Options& options, int64
       {"sampling", sampling, false, ""},
       {"stacks", plan.threads * (uses_amx ? kAmxStackBytes : kStackBytes), false, ""},
   };
+  if (config.vision.has_value()) plan_images(config, options, plan);
   if (plan.window_records > 0) {
     memory.parts.push_back(
         {"stored windows", plan.window_records * window_bytes, false,

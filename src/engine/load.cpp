@@ -38,8 +38,7 @@ int64_t weight_bytes(const Checkpoint& checkpoint) {
 // Everything that every token reads; Engram tables are read by row and stay where they are.
 bool read_ahead(Component component) {
   return component != Component::kEngramTable && component != Component::kEmbed &&
-         component != Component::kDraft && component != Component::kDraftExperts &&
-         component != Component::kVision;
+         component != Component::kDraft && component != Component::kDraftExperts;
 }
 
 std::string level_names() {
@@ -80,6 +79,14 @@ Result<Loaded> load(const std::filesystem::path& folder, const Options& options,
     return err(Code::kCorrupt,
                "tokenizer.json has ids up to {}, but config.json says vocab_size = {}",
                tokenizer.size() - 1, text.vocab_size);
+  }
+  // Any other id in the prompt would be taken for words.
+  if (checkpoint.config().vision && loaded.special.image != checkpoint.config().image_token_id) {
+    return err(
+        Code::kCorrupt,
+        "config.json says image_token_id = {}, but in tokenizer.json the image token has id {}; "
+        "--language-model-only opens the checkpoint without images",
+        checkpoint.config().image_token_id, loaded.special.image);
   }
   text::CompressedTokenMap map;
   if (!text.engram_layer_ids.empty()) {

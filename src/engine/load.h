@@ -44,7 +44,9 @@ struct Options {
   int64_t memory_budget = 0;     // bytes beside the mapped weights; 0 = from the machine
   bool follow_symlinks = false;
   bool language_model_only = false;
-  bool populate = true;  // read the weights before the first request
+  int64_t image_cache_bytes = 0;  // encoded images kept for later; 0 = a share of the budget
+  int64_t image_queue_bytes = 0;  // pixels of accepted requests; 0 = a share of the budget
+  bool populate = true;           // read the weights before the first request
 };
 
 // Stage names and how far they are, for a progress display. From the loading thread.

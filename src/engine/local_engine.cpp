@@ -37,6 +37,10 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::create(std::unique_ptr<model::
       std::make_unique<cache::PrefixCache>(*engine->pool_, engine->plan_.window_records);
   CEDRA_ASSIGN(engine->forward_, model::Forward::create(*engine->model_, ops, *engine->team_,
                                                         engine->plan_.forward, *engine->pool_));
+  if (engine->plan_.image_pages > 0) {
+    CEDRA_ASSIGN(engine->images_, ImageStore::create(*engine->model_, ops, *engine->team_,
+                                                     engine->plan_.image_pages));
+  }
   for (Slot& slot : engine->slots_) {
     slot.sequence =
         std::make_unique<cache::Sequence>(engine->pool_->layout(), engine->plan_.sequence);
@@ -61,8 +65,20 @@ LocalEngine::LocalEngine(std::unique_ptr<model::Model> model, const Options& opt
   info_.eos_token_id = static_cast<int32_t>(model_->config().eos_token_id);
   info_.max_num_seqs = options.max_num_seqs;
   info_.max_queue = options.max_queue;
+  const Config& config = model_->config();
+  if (plan_.image_pages > 0) {
+    info_.vision = {.rules = {.patch_size = config.vision->patch_size,
+                              .downsample_ratio = config.vision->downsample_ratio,
+                              .max_image_tokens = config.vision->max_image_tokens,
+                              .min_pixels = config.vision->min_pixels},
+                    .token_id = static_cast<int32_t>(config.image_token_id)};
+    // A step's views into them have to stay where they are.
+    row_kinds_.reserve(static_cast<size_t>(plan_.forward.max_rows));
+    row_embeddings_.reserve(static_cast<size_t>(plan_.forward.max_rows));
+  }
   const size_t seqs = slots_.size();
   running_.reserve(seqs);
+  ready_.reserve(seqs);
   runnable_.reserve(seqs);
   segments_.reserve(seqs);
   ran_.reserve(seqs);
@@ -88,6 +104,7 @@ LocalEngine::~LocalEngine() {
 
 Result<RequestId> LocalEngine::submit(Request request, std::shared_ptr<Sink> sink) {
   CEDRA_TRY(check_request(request, info_));
+  CEDRA_TRY(check_images(request, info_));
   auto job = std::make_unique<Job>();
   const int64_t tokens = static_cast<int64_t>(request.prompt.size()) + request.sampling.max_tokens;
   job->blocks_reserved = plan_.layout.blocks_for(tokens);
@@ -112,6 +129,19 @@ Result<RequestId> LocalEngine::submit(Request request, std::shared_ptr<Sink> sin
     return err(Code::kExhausted, "{} prompt tokens wait already, {} is the most; try later",
                waiting_tokens_, plan_.queue_tokens);
   }
+  const std::vector<ImageSpan>& images = job->request.images;
+  const int64_t pixels = PixelCount().added(images);
+  if (pixels > plan_.image_queue_bytes) {
+    return err(Code::kTooLarge,
+               "the images of the request have {} bytes of pixels, {} is the most; send fewer",
+               pixels, plan_.image_queue_bytes);
+  }
+  if (pixels_.bytes() + pixels_.added(images) > plan_.image_queue_bytes) {
+    return err(Code::kExhausted,
+               "images of {} bytes of pixels wait already, {} is the most; try later",
+               pixels_.bytes(), plan_.image_queue_bytes);
+  }
+  for (const ImageSpan& span : images) pixels_.add(span.image);
   job->id = next_id_++;
   const RequestId id = job->id;
   ++open_;
@@ -154,6 +184,7 @@ void LocalEngine::loop() {
     expire();
     admit();
     if (!running_.empty()) {
+      if (images_ != nullptr) encode_images();
       step();
       totals_.step_seconds += seconds_since(begin);
     }
@@ -177,6 +208,10 @@ void LocalEngine::publish_stats() {
   totals_.running = std::ranges::count(slots_, true, &Slot::busy);
   totals_.cache_blocks_used = pool_->used_count();
   totals_.cache_blocks_cached = prefix_->cached_blocks();
+  if (images_ != nullptr) {
+    totals_.images_encoded = images_->encoded();
+    totals_.images_reused = images_->reused();
+  }
   const std::lock_guard lock(mutex_);
   published_ = totals_;
 }

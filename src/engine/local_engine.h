@@ -17,6 +17,8 @@
 #include "decode/sampler.h"
 #include "engine/engine.h"
 #include "engine/engine_plan.h"
+#include "engine/image_spans.h"
+#include "engine/image_store.h"
 #include "engine/scheduler.h"
 #include "model/forward.h"
 #include "model/model.h"
@@ -66,6 +68,8 @@ class LocalEngine final : public Engine {
     std::vector<uint32_t> generations;  // of the chain's nodes
     std::vector<model::WindowCapture> captures;
     std::vector<Token> prompt_tokens;  // prompt log probabilities so far
+    std::vector<SpanUse> images;
+    size_t next_image = 0;  // the first that is not done with
 
     bool decoding() const { return sequence->length >= prompt_size; }
   };
@@ -87,6 +91,13 @@ class LocalEngine final : public Engine {
   void step();
   void prepare(Job& job, int64_t rows);
   void publish_blocks(Job& job, int64_t end);
+  void take_images(Job& job);
+  void leave_images(Job& job, int64_t position);
+  void drop_pixels(std::shared_ptr<const image::Prepared>& image);
+  int64_t rows_ready(const Job& job) const;
+  void encode_images();
+  void place_images(const Job& job, model::Segment& segment);
+  int32_t shown_id(int32_t token) const;
   void after_step(std::span<Job* const> ran, std::span<const int64_t> rows);
   void take_token(Job& job, const float* logits);
   Token make_token(int32_t id, const float* logits, int top);
@@ -105,6 +116,7 @@ class LocalEngine final : public Engine {
   std::unique_ptr<cache::BlockPool> pool_;
   std::unique_ptr<cache::PrefixCache> prefix_;
   std::unique_ptr<model::Forward> forward_;
+  std::unique_ptr<ImageStore> images_;  // null: no images
   decode::Sampler sampler_;
   std::string fingerprint_;
   std::vector<int32_t> end_ids_;
@@ -115,11 +127,14 @@ class LocalEngine final : public Engine {
   std::deque<std::unique_ptr<Job>> queue_;     // likewise
   std::vector<std::unique_ptr<Job>> arrived_;  // taken from the inbox
   std::vector<RequestId> cancelled_;
+  std::vector<Job*> ready_;  // the running ones that do not wait for an image
   std::vector<Runnable> runnable_;
   std::vector<model::Segment> segments_;
   std::vector<Job*> ran_;
   std::vector<int64_t> ran_rows_;
   std::vector<decode::TokenLogprob> top_;
+  std::vector<model::RowKind> row_kinds_;  // of the step's segments with images
+  std::vector<const bf16*> row_embeddings_;
   int64_t blocks_reserved_ = 0;
   uint64_t turn_ = 0;
   Stats totals_;
@@ -133,6 +148,7 @@ class LocalEngine final : public Engine {
   int64_t waiting_ = 0;         // accepted and not in a slot
   int64_t in_slots_ = 0;        // admitted and not finished
   int64_t waiting_tokens_ = 0;  // of their prompts
+  PixelCount pixels_;
   bool draining_ = false;
   bool cancel_all_ = false;
   bool quit_ = false;

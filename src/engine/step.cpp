@@ -9,20 +9,27 @@ namespace cedra::engine {
 
 void LocalEngine::step() {
   runnable_.clear();
+  ready_.clear();
   for (const auto& job : running_) {
-    runnable_.push_back(
-        {.decoding = job->decoding(), .remaining = job->prompt_size - job->sequence->length});
+    const bool decoding = job->decoding();
+    const int64_t rows = rows_ready(*job);
+    if (!decoding && rows == 0) continue;
+    ready_.push_back(job.get());
+    runnable_.push_back({.decoding = decoding, .remaining = rows});
   }
+  if (ready_.empty()) return;
   schedule(runnable_, options_.max_num_batched_tokens, turn_++);
 
   segments_.clear();
   ran_.clear();
   ran_rows_.clear();
-  for (size_t i = 0; i < running_.size(); ++i) {
+  row_kinds_.clear();
+  row_embeddings_.clear();
+  for (size_t i = 0; i < ready_.size(); ++i) {
     const int64_t rows = runnable_[i].take;
     if (rows == 0) continue;
-    prepare(*running_[i], rows);
-    ran_.push_back(running_[i].get());
+    prepare(*ready_[i], rows);
+    ran_.push_back(ready_[i]);
     ran_rows_.push_back(rows);
   }
   // A record that a later capture of this step took over belongs to that one.
@@ -39,6 +46,7 @@ void LocalEngine::step() {
   forward_->run(segments_);
   totals_.forward_seconds += seconds_since(begin);
   ++totals_.steps;
+  for (Job* job : ran_) leave_images(*job, job->sequence->length);
   after_step(ran_, ran_rows_);
   std::erase_if(running_, [](const auto& job) { return job->sink == nullptr; });
 }
@@ -69,6 +77,7 @@ void LocalEngine::prepare(Job& job, int64_t rows) {
   segment.bounded = job.bounded && begin < job.prompt_size;
   segment.more_follows = !prompt_done;
   segment.replay_until = job.replay_until;
+  place_images(job, segment);
   segments_.push_back(segment);
 }
 

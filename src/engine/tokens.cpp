@@ -37,11 +37,11 @@ void LocalEngine::after_step(std::span<Job* const> ran, std::span<const int64_t>
         // Row of position p predicts the token at p + 1.
         const int64_t next = end - rows[i] + r + 1;
         if (job.prompt_tokens.empty()) {  // nothing predicts the first token
-          job.prompt_tokens.emplace_back().id = job.tokens->front();
+          job.prompt_tokens.emplace_back().id = shown_id(job.tokens->front());
         }
         if (next < job.prompt_size) {
           job.prompt_tokens.push_back(
-              make_token((*job.tokens)[static_cast<size_t>(next)], logits_of(row), top));
+              make_token(shown_id((*job.tokens)[static_cast<size_t>(next)]), logits_of(row), top));
         } else {
           job.sink->on_prompt_logprobs(job.prompt_tokens);
           job.prompt_tokens = {};
@@ -53,6 +53,11 @@ void LocalEngine::after_step(std::span<Job* const> ran, std::span<const int64_t>
       ++row;
     }
   }
+}
+
+// A position of an image span is the placeholder to everyone else.
+int32_t LocalEngine::shown_id(int32_t token) const {
+  return is_image_row(token) ? info_.vision->token_id : token;
 }
 
 const float* LocalEngine::compute_logits(int64_t first, int64_t count) {

@@ -111,9 +111,12 @@ void Forward::Impl::enter(std::span<const Segment> segments) {
     run.captures = segment.captures;
     for (int64_t i = 0; i < run.count; ++i) {
       const bool image = !segment.kinds.empty() && segment.kinds[i] == RowKind::kImage;
-      const void* embedding =
-          step.model.weights().embed + segment.tokens[i] * dim * int64_t{sizeof(bf16)};
-      if (image) embedding = segment.embeddings[i];
+      const void* embedding = nullptr;
+      if (image) {
+        embedding = segment.embeddings[i];
+      } else {
+        embedding = step.model.weights().embed + segment.tokens[i] * dim * int64_t{sizeof(bf16)};
+      }
       enter_row(step, stage, stage.size(), embedding);
       stage.rows.push_back({static_cast<int32_t>(stage.runs.size()), image, run.position + i});
     }

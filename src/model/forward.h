@@ -47,7 +47,7 @@ struct Segment {
   // hit with bounded replay, kv_cache.md 4a).
   int64_t replay_until = 0;
   // Image spans: kind per token and, for every token of an image span, the row that replaces its
-  // embedding. Empty: all text.
+  // embedding; its id is not looked at. Empty: all text.
   std::span<const RowKind> kinds;
   std::span<const bf16* const> embeddings;
   std::span<const WindowCapture> captures;

@@ -275,6 +275,8 @@ struct VisionTower::Impl {
   std::vector<bf16> keys;       // [heads, N, head_dim]
   std::vector<bf16> values;     // [heads, head_dim, N]
   std::vector<Line> scratch;    // of every member
+  ImageGrid current;            // grid of the image under way
+  size_t next_block = 0;
 };
 
 VisionTower::VisionTower(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -307,8 +309,7 @@ Result<std::unique_ptr<VisionTower>> VisionTower::create(const Model& model,
       new VisionTower(std::make_unique<Impl>(std::move(weights), config, ops, team, max_patches)));
 }
 
-Result<> VisionTower::encode(std::span<const bf16> patches, const ImageGrid& grid,
-                             bf16* embeddings) {
+Result<> VisionTower::start(std::span<const bf16> patches, const ImageGrid& grid) {
   Impl& impl = *impl_;
   const Sizes& sizes = impl.sizes;
   const int64_t count = grid.patches();
@@ -327,9 +328,28 @@ Result<> VisionTower::encode(std::span<const bf16> patches, const ImageGrid& gri
   impl.linear(weights.patch_embed.weight, weights.patch_embed.bias, patches.data(), count,
               impl.x.data());
   impl.make_angles(grid);
-  for (const VisionBlockWeights& block : weights.blocks) impl.block(block, grid);
-  impl.norm(weights.norm, impl.normed.data(), count);
-  impl.align(grid, embeddings);
+  impl.current = grid;
+  impl.next_block = 0;
+  return {};
+}
+
+bool VisionTower::advance(bf16* embeddings) {
+  Impl& impl = *impl_;
+  const VisionWeights& weights = impl.weights;
+  if (impl.next_block < weights.blocks.size()) {
+    impl.block(weights.blocks[impl.next_block++], impl.current);
+    return false;
+  }
+  impl.norm(weights.norm, impl.normed.data(), impl.current.patches());
+  impl.align(impl.current, embeddings);
+  return true;
+}
+
+Result<> VisionTower::encode(std::span<const bf16> patches, const ImageGrid& grid,
+                             bf16* embeddings) {
+  CEDRA_TRY(start(patches, grid));
+  while (!advance(embeddings)) {
+  }
   return {};
 }
 

@@ -52,6 +52,12 @@ class VisionTower {
   // the grid, the token grid does not follow from it, or there are too many.
   Result<> encode(std::span<const bf16> patches, const ImageGrid& grid, bf16* embeddings);
 
+  // The same in pieces, so that other work can run in between: start() takes the patches in, which
+  // are not needed after it, and every advance() runs one block, the last one the aligner. True:
+  // `embeddings` are written. Starting again gives up what is under way.
+  Result<> start(std::span<const bf16> patches, const ImageGrid& grid);
+  bool advance(bf16* embeddings);
+
   // The most patches that a span of max_image_tokens can hold.
   static int64_t most_patches(const VisionConfig& vision);
   // Bytes of the workspace, weights not counted.
