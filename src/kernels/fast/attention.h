@@ -261,9 +261,19 @@ CEDRA_INLINE F16 index_heads(const IndexJob& job, const float* query, const floa
   return total;
 }
 
+constexpr int64_t kQueryFloats = 8192;  // 64 heads of 128
+
 void fast_index_scores(const IndexJob& job) {
   alignas(64) float keys[kMaxIndexDim * kLanes];
-  alignas(64) float query[kIndexHeads * kMaxIndexDim];
+  alignas(64) float query[kQueryFloats];
+  static_assert(kQueryFloats >= kIndexHeads * kMaxIndexDim);
+  const auto widen = [&](int64_t h, int64_t heads) {
+    for (int64_t i = 0; i < heads * job.dim; i += kLanes) {
+      store(query + i, load(job.q + h * job.dim + i));
+    }
+  };
+  const bool all_fit = job.heads * job.dim <= kQueryFloats;  // else a group of heads at a time
+  if (all_fit) widen(0, job.heads);
   for (int64_t first = 0; first < job.n; first += kLanes) {
     const int64_t left = job.n - first;
     const int64_t count = left < kLanes ? left : kLanes;
@@ -271,11 +281,10 @@ void fast_index_scores(const IndexJob& job) {
     F16 total = {};
     for (int64_t h = 0; h < job.heads;) {
       const int64_t heads = job.heads - h < kIndexHeads ? 1 : kIndexHeads;
-      for (int64_t i = 0; i < heads * job.dim; i += kLanes) {
-        store(query + i, load(job.q + h * job.dim + i));
-      }
-      total = heads == 1 ? index_heads<1>(job, query, keys, h, total)
-                         : index_heads<kIndexHeads>(job, query, keys, h, total);
+      if (!all_fit) widen(h, heads);
+      const float* q = all_fit ? query + h * job.dim : query;
+      total = heads == 1 ? index_heads<1>(job, q, keys, h, total)
+                         : index_heads<kIndexHeads>(job, q, keys, h, total);
       h += heads;
     }
     store_part(job.scores + first, round_bf16_lanes(total), count);
