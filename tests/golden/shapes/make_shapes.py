@@ -77,10 +77,10 @@ SHAPES = {
         "compress_ratios": [0, 2, 1, 1, 0], "num_nextn_predict_layers": 1, "dspark_block_size": 1,
         "dspark_target_layer_ids": [0], "dspark_n_routed_experts": 2,
         "dspark_num_experts_per_tok": 1},
-    # The longest context, with as little work per pair of tokens as the architecture has: a million
+    # The longest context. In the first half, where every row of a prompt runs, few keys: a million
     # tokens are prefilled on it in minutes.
     "long": {
-        "max_position_embeddings": 1048576, "compress_ratios": [0, 4, 1, 1], "index_n_heads": 1},
+        "max_position_embeddings": 1048576, "compress_ratios": [0, 16, 1, 1], "index_n_heads": 1},
 }
 
 
