@@ -8,14 +8,15 @@
 
 namespace cedra::cache {
 
-PrefixCache::PrefixCache(BlockPool& pool, int64_t window_records)
+PrefixCache::PrefixCache(BlockPool& pool, int64_t window_records, int64_t extra_bytes)
     : pool_(pool),
       block_tokens_(pool.layout().block_tokens),
       nodes_(static_cast<size_t>(pool.size())),
       tokens_(static_cast<size_t>(pool.size() * pool.layout().block_tokens)),
       buckets_(std::bit_ceil(static_cast<size_t>(2 * pool.size())), kNoNode),
       window_bytes_(pool.layout().layers * pool.layout().window *
-                    pool.layout().window_record_bytes()),
+                        pool.layout().window_record_bytes() +
+                    extra_bytes),
       windows_(static_cast<size_t>(window_records)) {
   free_nodes_.reserve(nodes_.size());
   for (size_t i = nodes_.size(); i > 0; --i) free_nodes_.push_back(static_cast<NodeId>(i - 1));

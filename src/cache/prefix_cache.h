@@ -22,8 +22,9 @@ inline constexpr NodeId kNoNode = -1;
 
 class PrefixCache {
  public:
-  // window_records: how many window states (exact hits) are kept at most.
-  PrefixCache(BlockPool& pool, int64_t window_records);
+  // window_records: how many window states (exact hits) are kept at most; each has room for
+  // `extra_bytes` of the caller's after the windows.
+  PrefixCache(BlockPool& pool, int64_t window_records, int64_t extra_bytes = 0);
 
   // Seed of a chain: hits happen only between requests with the same salt and fingerprint.
   static uint64_t chain_seed(std::string_view model_fingerprint, std::string_view salt);
@@ -72,7 +73,7 @@ class PrefixCache {
   // The same, and the record counts as used now.
   const uint8_t* use_window(NodeId node);
   void drop_window(NodeId node);
-  int64_t window_bytes() const { return window_bytes_; }
+  int64_t window_bytes() const { return window_bytes_; }  // of a record, with what is extra
 
  private:
   struct Node {

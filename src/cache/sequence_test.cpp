@@ -11,8 +11,12 @@ namespace {
 
 struct Slot {
   CacheLayout layout;
-  SequenceLimits limits{
-      .max_tokens = 200, .stream_width = 24, .copies = 4, .lookback = 3, .keep_seam = true};
+  SequenceLimits limits{.max_tokens = 200,
+                        .stream_width = 24,
+                        .copies = 4,
+                        .lookback = 3,
+                        .keep_seam = true,
+                        .max_rollback = 5};
 };
 
 Slot slot() {
@@ -65,7 +69,7 @@ TEST(Sequence, TailsAreDistinct) {
   float value = 1;
   const auto each = [&](auto&& fn) {
     for (int64_t tail = 0; tail < s.layout.tails; ++tail) {
-      for (int64_t i = 0; i < s.layout.max_ratio; ++i) {
+      for (int64_t i = 0; i < s.layout.max_ratio + 5; ++i) {
         fn(sequence.tail_kv(tail, i));
         fn(sequence.tail_score(tail, i));
       }
@@ -114,11 +118,44 @@ TEST(Sequence, ResetForgetsEverythingThatCounts) {
   EXPECT_GE(sequence.blocks.capacity(), static_cast<size_t>(s.layout.blocks_for(200)));
 }
 
+TEST(Sequence, RollbackBringsBackWhatRowsOverwrote) {
+  const Slot s = slot();
+  Sequence sequence(s.layout, s.limits);
+  const size_t bytes = static_cast<size_t>(s.layout.window_record_bytes());
+  const auto mark = [](int64_t layer, int64_t p) { return static_cast<int>(layer * 31 + p) % 251; };
+  const int64_t end = s.layout.window + 9;
+  const auto write = [&](int64_t layer, int64_t p) {
+    std::memset(sequence.window_record(layer, p), mark(layer, p), bytes);
+  };
+  // Four of five new rows are kept for taking back; two are.
+  sequence.rollback_floor = end + 1;
+  for (int64_t layer = 0; layer < s.layout.layers; ++layer) {
+    for (int64_t p = 0; p < end + 5; ++p) {
+      if (p >= sequence.rollback_floor) {
+        std::memcpy(sequence.saved_record(layer, p), sequence.window_record(layer, p), bytes);
+      }
+      write(layer, p);
+    }
+  }
+  sequence.length = end + 5;
+  sequence.engram_history = {1, 2, 3, 4, 5, 6, 7, 8};
+  sequence.rollback(end + 3);
+  EXPECT_EQ(sequence.length, end + 3);
+  EXPECT_EQ(sequence.engram_history, (std::vector<int32_t>{1, 2, 3, 4, 5, 6}));
+  for (int64_t layer = 0; layer < s.layout.layers; ++layer) {
+    for (int64_t p = end + 3 - s.layout.window; p < end + 3; ++p) {
+      ASSERT_EQ(sequence.window_record(layer, p)[0], mark(layer, p)) << layer << " " << p;
+      ASSERT_EQ(sequence.window_record(layer, p)[bytes - 1], mark(layer, p));
+    }
+  }
+}
+
 TEST(Sequence, SlotBytesCountsWhatIsTaken) {
   const Slot s = slot();
   const CacheLayout& l = s.layout;
   int64_t want = l.layers * l.window * l.window_record_bytes();
-  want += l.tails * l.max_ratio * 2 * l.head_dim * 4;
+  want += l.tails * (l.max_ratio + 5) * 2 * l.head_dim * 4;
+  want += l.layers * 5 * l.window_record_bytes();
   want += 13 * 4;  // 200 tokens in blocks of 16
   want += l.window * (24 * 2 + 4 * 4 + 1);
   EXPECT_EQ(Sequence::slot_bytes(l, s.limits), want);

@@ -60,7 +60,8 @@ Result<std::unique_ptr<Session>> Session::create(const model::Model& model,
                                .copies = text.hc_mult,
                                .lookback = std::max<int64_t>(text.engram_max_ngram_size - 1, 0),
                                .keep_seam = text.replay_seam() >= 0,
-                               .seam_tap_width = model::early_tap_width(text)};
+                               .seam_tap_width = model::early_tap_width(text),
+                               .max_rollback = 7};
   return session;
 }
 

@@ -86,7 +86,17 @@ void store_windows(Step& step, const Stage& stage, int64_t layer) {
   const cache::CacheLayout& layout = step.pool->layout();
   const size_t bytes = static_cast<size_t>(layout.window_record_bytes());
   for (const Run& run : stage.runs) {
+    const int64_t end = run.position + run.count;
     for (const WindowCapture& capture : run.captures) capture_window(step, run, layer, capture);
+    for (int64_t p = end - run.may_roll_back; p < end; ++p) {
+      const int64_t before = p - layout.window;
+      std::memcpy(run.sequence->saved_record(layer, p),
+                  before >= run.position
+                      ? step.work.own_records +
+                            (run.first_row + before - run.position) * layout.window_record_bytes()
+                      : run.sequence->window_record(layer, p),
+                  bytes);
+    }
     for (int64_t i = std::max<int64_t>(0, run.count - layout.window); i < run.count; ++i) {
       std::memcpy(run.sequence->window_record(layer, run.position + i),
                   step.work.own_records + (run.first_row + i) * layout.window_record_bytes(),

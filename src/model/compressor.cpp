@@ -1,4 +1,5 @@
 // Compressor of a KV source (spec model.md 4.5) and its index keys (4.6.1).
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -65,10 +66,10 @@ int64_t pool_groups(Step& step, const Stage& stage, const CompressorWeights& wei
       const int64_t position = group.index * ratio + i;
       const int64_t row = group.run->first_row + position - group.run->position;
       const bool in_step = position >= group.run->position;
-      kv[i] =
-          in_step ? work.pool_kv + row * dim : group.run->sequence->tail_kv(source.tail_index, i);
+      kv[i] = in_step ? work.pool_kv + row * dim
+                      : group.run->sequence->tail_kv(source.tail_index, position);
       score[i] = in_step ? work.pool_score + row * dim
-                         : group.run->sequence->tail_score(source.tail_index, i);
+                         : group.run->sequence->tail_score(source.tail_index, position);
     }
     step.ops.pool_group(kv.data(), score.data(), ratio, dim, work.latent + packed * dim);
   };
@@ -76,17 +77,17 @@ int64_t pool_groups(Step& step, const Stage& stage, const CompressorWeights& wei
     for_each_group(stage, ratio, begin, end, pool);
   });
 
-  // What does not fill a group waits in the tail.
+  // What does not fill a group waits in the tail, and what may be taken back with it: a group that
+  // these rows finish may have to be finished by others.
   const size_t bytes = static_cast<size_t>(dim) * sizeof(float);
   for (const Run& run : stage.runs) {
     const int64_t end = run.position + run.count;
-    for (int64_t p = std::max(end / ratio * ratio, std::max(run.position, run.replay_until));
-         p < end; ++p) {
+    const int64_t open = (end - run.may_roll_back) / ratio * ratio;
+    for (int64_t p = std::max({open, run.position, run.replay_until}); p < end; ++p) {
       const int64_t row = run.first_row + p - run.position;
-      std::memcpy(run.sequence->tail_kv(source.tail_index, p % ratio), work.pool_kv + row * dim,
+      std::memcpy(run.sequence->tail_kv(source.tail_index, p), work.pool_kv + row * dim, bytes);
+      std::memcpy(run.sequence->tail_score(source.tail_index, p), work.pool_score + row * dim,
                   bytes);
-      std::memcpy(run.sequence->tail_score(source.tail_index, p % ratio),
-                  work.pool_score + row * dim, bytes);
     }
   }
   return groups;

@@ -58,7 +58,8 @@ struct Forward::Impl {
     decoder.buffer = 1;
     taps.reserve(static_cast<size_t>(limits.max_segments));
     const int64_t lookback = std::max<int64_t>(model.text().engram_max_ngram_size - 1, 0);
-    compressed_ids.reserve(static_cast<size_t>(limits.max_rows + lookback));
+    // A history is longer than the look-back by the rows of the step before that it can give back.
+    compressed_ids.reserve(static_cast<size_t>(2 * limits.max_rows + lookback));
   }
 
   void enter(std::span<const Segment> segments);
@@ -107,6 +108,10 @@ void Forward::Impl::enter(std::span<const Segment> segments) {
     run.count = static_cast<int64_t>(segment.tokens.size());
     run.window_start = sequence.encoder_window_start;
     run.replay_until = segment.replay_until;
+    run.may_roll_back = segment.may_roll_back;
+    assert(run.may_roll_back <= std::min(run.count, sequence.limits().max_rollback));
+    assert(run.may_roll_back == 0 || !segment.bounded);
+    sequence.rollback_floor = run.position + run.count - run.may_roll_back;
     run.want = segment.want;
     run.captures = segment.captures;
     for (int64_t i = 0; i < run.count; ++i) {
@@ -131,7 +136,7 @@ void Forward::Impl::enter(std::span<const Segment> segments) {
       hasher->rows(compressed_ids, history,
                    work.engram_rows + run.first_row * hasher->tables() * text.engram_columns());
       const size_t keep =
-          std::min(compressed_ids.size(), static_cast<size_t>(text.engram_max_ngram_size - 1));
+          std::min(compressed_ids.size(), static_cast<size_t>(sequence.history_capacity()));
       sequence.engram_history.assign(compressed_ids.end() - static_cast<std::ptrdiff_t>(keep),
                                      compressed_ids.end());
     }

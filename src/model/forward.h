@@ -46,6 +46,9 @@ struct Segment {
   // Rows before this position write windows only: their compressed rows are in the cache (prefix
   // hit with bounded replay, kv_cache.md 4a).
   int64_t replay_until = 0;
+  // The last so many tokens are drafts: sequence->rollback() can take back any number of them until
+  // the next step. At most SequenceLimits::max_rollback, and not in a bounded segment.
+  int64_t may_roll_back = 0;
   // Image spans: kind per token and, for every token of an image span, the row that replaces its
   // embedding; its id is not looked at. Empty: all text.
   std::span<const RowKind> kinds;

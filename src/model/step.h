@@ -24,6 +24,7 @@ struct Run {
   int64_t count = 0;
   int64_t window_start = 0;  // window keys of older positions do not exist
   int64_t replay_until = 0;  // rows before it write no compressed rows
+  int64_t may_roll_back = 0;
   Want want = Want::kNone;
   std::span<const WindowCapture> captures;
 };

@@ -160,11 +160,15 @@ void soil(cache::Sequence& sequence) {
   }
   const size_t row = static_cast<size_t>(layout.head_dim) * sizeof(float);
   for (int64_t tail = 0; tail < layout.tails; ++tail) {
-    for (int64_t slot = 0; slot < layout.max_ratio; ++slot) {
+    for (int64_t slot = 0; slot < sequence.tail_slots(); ++slot) {
       std::memset(sequence.tail_kv(tail, slot), 0xFF, row);
       std::memset(sequence.tail_score(tail, slot), 0xFF, row);
     }
   }
+  sequence.rollback_floor = 0;
+  std::memset(sequence.saved_record(0, 0), 0xFF,
+              static_cast<size_t>(layout.layers * sequence.limits().max_rollback *
+                                  layout.window_record_bytes()));
   if (!sequence.limits().keep_seam) return;
   for (int64_t p = 0; p < layout.window; ++p) {
     std::memset(sequence.seam_stream(p), 0xFF,
