@@ -51,7 +51,7 @@ Sampler::Sampler(int64_t vocab_size, std::span<const int32_t> forbidden)
   forbidden_.erase(std::unique(forbidden_.begin(), forbidden_.end()), forbidden_.end());
 }
 
-Result<int32_t> Sampler::sample(std::span<const float> logits, const SequenceSampling& sequence) {
+Result<int32_t> Sampler::adjust(std::span<const float> logits, const SequenceSampling& sequence) {
   const SamplerParams& params = sequence.params();
   const auto vocab = static_cast<size_t>(vocab_size_);
   if (logits.size() != vocab) {
@@ -96,8 +96,13 @@ Result<int32_t> Sampler::sample(std::span<const float> logits, const SequenceSam
     }
   }
   if (best < 0) return err(Code::kInternal, "sampler: every token is masked");
-  if (params.temperature == 0.0 || params.top_k == 1) return best;
+  return best;
+}
 
+// Temperature and cuts over work_.
+Distribution Sampler::weigh(const SamplerParams& params, int32_t best) {
+  const auto vocab = static_cast<size_t>(vocab_size_);
+  const float best_logit = work_[static_cast<size_t>(best)];
   double total = 0;
   for (size_t id = 0; id < vocab; ++id) {
     const double exponent =
@@ -150,19 +155,43 @@ Result<int32_t> Sampler::sample(std::span<const float> logits, const SequenceSam
     }
   }
 
-  // Inverse of the cumulative distribution over the kept tokens in ascending id.
-  const double target =
-      uniform_at(params.seed, static_cast<uint64_t>(sequence.position())) * kept_total;
+  if (cuts) {
+    for (size_t id = 0; id < vocab; ++id) {
+      if (before(last, Candidate{work_[id], static_cast<int32_t>(id)})) weights_[id] = 0;
+    }
+  }
+  return {.weights = weights_, .total = kept_total, .likeliest = best};
+}
+
+int32_t Distribution::at(double uniform) const {
+  const double target = uniform * total;
   double cumulative = 0;
-  int32_t chosen = best;
-  for (size_t id = 0; id < vocab; ++id) {
-    if (weights_[id] == 0) continue;
-    if (cuts && before(last, Candidate{work_[id], static_cast<int32_t>(id)})) continue;
-    cumulative += weights_[id];
+  int32_t chosen = likeliest;
+  for (size_t id = 0; id < weights.size(); ++id) {
+    if (weights[id] == 0) continue;
+    cumulative += weights[id];
     chosen = static_cast<int32_t>(id);
     if (cumulative > target) break;
   }
   return chosen;
+}
+
+Result<Distribution> Sampler::distribution(std::span<const float> logits,
+                                           const SequenceSampling& sequence) {
+  CEDRA_ASSIGN(const int32_t best, adjust(logits, sequence));
+  const SamplerParams& params = sequence.params();
+  if (params.temperature != 0.0 && params.top_k != 1) return weigh(params, best);
+  std::ranges::fill(weights_, 0.0);
+  weights_[static_cast<size_t>(best)] = 1;
+  return Distribution{.weights = weights_, .total = 1, .likeliest = best};
+}
+
+Result<int32_t> Sampler::sample(std::span<const float> logits, const SequenceSampling& sequence) {
+  CEDRA_ASSIGN(const int32_t best, adjust(logits, sequence));
+  const SamplerParams& params = sequence.params();
+  if (params.temperature == 0.0 || params.top_k == 1) return best;
+  return weigh(params, best)
+      .at(uniform_at(params.seed, static_cast<uint64_t>(sequence.position())));
 }
 
 int64_t Sampler::logprobs(std::span<const float> logits, int32_t chosen, float* chosen_logprob,

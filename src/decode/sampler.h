@@ -43,6 +43,10 @@ class SequenceSampling {
   const SamplerParams& params() const { return params_; }
   int64_t position() const { return position_; }
   bool has_penalties() const { return !counts_.empty(); }
+  // Whether anything but the model's logits decides which token is likeliest.
+  bool has_rules() const {
+    return has_penalties() || !params_.logit_bias.empty() || position_ < params_.min_tokens;
+  }
   // Bit 31: in the prompt; low bits: occurrences in the output. Empty without penalties.
   std::span<const uint32_t> counts() const { return counts_; }
 
@@ -54,6 +58,18 @@ class SequenceSampling {
   SamplerParams params_;
   int64_t position_ = 0;
   std::vector<uint32_t> counts_;  // [V] or empty
+};
+
+// What a token is drawn from, valid until the workspace's next call: weights [V], zero for what is
+// masked or cut, and their sum.
+struct Distribution {
+  std::span<const double> weights;
+  double total = 0;
+  int32_t likeliest = 0;
+
+  double probability(int32_t id) const { return weights[static_cast<size_t>(id)] / total; }
+  // The token at `uniform`, in [0, 1), of the cumulative distribution in ascending id.
+  int32_t at(double uniform) const;
 };
 
 struct TokenLogprob {
@@ -71,6 +87,15 @@ class Sampler {
   // if masks leave no token.
   Result<int32_t> sample(std::span<const float> logits, const SequenceSampling& sequence);
 
+  // The token that greedy sampling takes, whatever the temperature.
+  Result<int32_t> likeliest(std::span<const float> logits, const SequenceSampling& sequence) {
+    return adjust(logits, sequence);
+  }
+
+  // What sample() draws from. Temperature 0 puts all weight on the likeliest token.
+  Result<Distribution> distribution(std::span<const float> logits,
+                                    const SequenceSampling& sequence);
+
   // Log probabilities under the model's own distribution: temperature 1, before bias, penalties and
   // truncation, forbidden ids masked. Fills `top` with the best ids, best first, ties to the lower
   // id; returns how many (min(top.size(), allowed ids)). *chosen_logprob is that of `chosen`
@@ -87,6 +112,10 @@ class Sampler {
     float logit;
     int32_t id;
   };
+
+  // Bias, penalties and masks into work_; the likeliest token.
+  Result<int32_t> adjust(std::span<const float> logits, const SequenceSampling& sequence);
+  Distribution weigh(const SamplerParams& params, int32_t best);
 
   int64_t vocab_size_;
   std::vector<int32_t> forbidden_;
