@@ -26,7 +26,7 @@ Sequence::Sequence(const CacheLayout& layout, const SequenceLimits& limits)
       limits_(limits),
       windows_(new uint8_t[static_cast<size_t>(window_bytes(layout))]()),
       tails_(new float[static_cast<size_t>(tail_floats(layout, limits))]()),
-      saved_(new uint8_t[static_cast<size_t>(saved_bytes(layout, limits))]) {
+      saved_(new uint8_t[static_cast<size_t>(saved_bytes(layout, limits))]()) {
   blocks.reserve(static_cast<size_t>(layout.blocks_for(limits.max_tokens)));
   engram_history.reserve(static_cast<size_t>(history_capacity()));
   if (limits.keep_seam) {

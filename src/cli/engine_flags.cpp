@@ -38,6 +38,9 @@ void add_engine_flags(CLI::App& app, EngineFlags& flags) {
   app.add_option("--window-records", o.window_records,
                  "stored windows that exact prefix hits continue from")
       ->capture_default_str();
+  app.add_option("--speculative-config", flags.speculative_config,
+                 "draft with the checkpoint's own stages and verify: JSON like "
+                 R"({"method":"dspark"}; answers stay the same (docs/dspark.md)))");
   app.add_option("--memory-budget", o.memory_budget,
                  "bytes beside the mapped weights, also 512M or 8G (default: from the machine)")
       ->transform(CLI::AsSizeValue(false))
@@ -47,17 +50,21 @@ void add_engine_flags(CLI::App& app, EngineFlags& flags) {
                "skip the vision tower: vision.*, aligner.*, image_*");
 }
 
-engine::Options engine_options(const EngineFlags& flags) {
+Result<engine::Options> engine_options(const EngineFlags& flags) {
   engine::Options options = flags.options;
   options.prefill_mode =
       flags.prefill_mode == "exact" ? engine::PrefillMode::kExact : engine::PrefillMode::kBounded;
+  if (!flags.speculative_config.empty()) {
+    CEDRA_ASSIGN(options.speculative, engine::parse_speculative_config(flags.speculative_config));
+  }
   return options;
 }
 
 Result<engine::Loaded> open_engine(const EngineFlags& flags, Interrupt* interrupt) {
+  CEDRA_ASSIGN(const engine::Options options, engine_options(flags));
   ProgressLine line;
   Result<engine::Loaded> loaded =
-      engine::load(flags.folder, engine_options(flags),
+      engine::load(flags.folder, options,
                    [&line, interrupt](std::string_view stage, int64_t done, int64_t total) {
                      if (interrupt != nullptr && interrupt->taken()) {
                        line.clear();

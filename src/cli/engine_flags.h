@@ -16,11 +16,12 @@ struct EngineFlags {
   std::string folder;
   engine::Options options;
   std::string prefill_mode = "bounded";
+  std::string speculative_config;  // JSON, empty: without drafts
 };
 void add_engine_flags(CLI::App& app, EngineFlags& flags);
 
-// The options with the flags that are no plain numbers in place.
-engine::Options engine_options(const EngineFlags& flags);
+// The options with the flags that are no plain numbers in place. kInvalid names the flag.
+Result<engine::Options> engine_options(const EngineFlags& flags);
 
 class Interrupt;
 

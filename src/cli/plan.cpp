@@ -39,7 +39,8 @@ Result<plan::MemoryPlan> make_plan(const EngineFlags& flags) {
   const std::filesystem::path folder = flags.folder;
   CEDRA_ASSIGN(const Config config, load_config(folder));
   CEDRA_ASSIGN(const int64_t weights, weight_bytes(folder, flags.options.follow_symlinks));
-  return engine::plan_memory(config, engine_options(flags), weights);
+  CEDRA_ASSIGN(const engine::Options options, engine_options(flags));
+  return engine::plan_memory(config, options, weights);
 }
 
 int show(const PlanFlags& flags) {

@@ -21,6 +21,7 @@ struct RunFlags {
   std::string ids;
   std::string system;
   bool raw = false;
+  bool stats = false;
   bool no_thinking = false;
   bool hide_thinking = false;
   int effort = text::kDefaultEffort;
@@ -115,6 +116,7 @@ int run(const RunFlags& flags) {
   fmt::print("\n");
   std::fflush(stdout);
   print_figures(*result, loaded->bytes_per_token);
+  if (flags.stats) print_stats(loaded->engine->stats());
   return result->interrupted ? 130 : 0;
 }
 
@@ -131,6 +133,7 @@ void add_run(CLI::App& app, Action& action) {
   CLI::Option* ids = command->add_option("--ids", flags->ids, "token ids, taken as they are");
   prompt->excludes(file)->excludes(ids);
   file->excludes(ids);
+  command->add_flag("--stats", flags->stats, "show where the time went, and what became of drafts");
   command->add_flag("--raw", flags->raw, "plain continuation instead of a chat turn");
   command->add_option("--system", flags->system, "system message");
   command->add_flag("--no-thinking", flags->no_thinking, "answer at once");

@@ -254,4 +254,29 @@ void print_figures(const Answer& answer, int64_t bytes_per_token) {
   fmt::print(stderr, "; {} of weights read per token\n", plan::format_bytes(bytes_per_token));
 }
 
+void print_stats(const engine::Stats& stats) {
+  fmt::print(stderr, "steps: {}, {:.3f} s; forward pass {:.3f} s, choosing tokens {:.3f} s\n",
+             stats.steps, stats.step_seconds, stats.forward_seconds, stats.sampling_seconds);
+  const engine::DraftUsage& drafts = stats.drafts;
+  if (drafts.drafted == 0) {
+    fmt::print(stderr, "drafts: none\n");
+    return;
+  }
+  const auto ratio = [](auto a, auto b) {
+    return static_cast<double>(a) / std::max(static_cast<double>(b), 1.0);
+  };
+  fmt::print(stderr, "drafts: {} proposed, {} verified, {} accepted, {} rejected\n", drafts.drafted,
+             drafts.verified, drafts.accepted, drafts.verified - drafts.accepted);
+  fmt::print(stderr, "accepted: {:.2f} tokens per verified block; by position",
+             ratio(drafts.accepted, drafts.blocks));
+  for (const int64_t count : stats.draft_accepted_at) {
+    if (count == 0) break;
+    fmt::print(stderr, " {:.0f} %", 100 * ratio(count, drafts.blocks));
+  }
+  fmt::print(stderr,
+             "\ndrafting {:.3f} s, verifying {:.3f} s; switched off in {:.0f} % of {} steps\n",
+             stats.draft_seconds, stats.verify_seconds,
+             100 * ratio(stats.undrafted_steps, stats.decode_steps), stats.decode_steps);
+}
+
 }  // namespace cedra::cli

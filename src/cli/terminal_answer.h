@@ -48,5 +48,8 @@ Result<Answer> answer(const engine::Loaded& loaded, engine::Request request,
 
 // Speeds and bytes per token, on stderr.
 void print_figures(const Answer& answer, int64_t bytes_per_token);
+// Times of the engine's steps, and of drafts how many were proposed, verified and accepted, on
+// stderr.
+void print_stats(const engine::Stats& stats);
 
 }  // namespace cedra::cli

@@ -106,6 +106,8 @@ bool LocalEngine::start(Job& job) {
   job.chain.reserve(blocks);
   job.generations.reserve(blocks);
   job.captures.reserve(blocks);
+  job.drafts.reserve(static_cast<size_t>(kMaxSpeculativeTokens));
+  if (speculation_ != nullptr) speculation_->reset(job.slot);
   if (job.uses_cache) adopt_prefix(job);
   leave_images(job, job.sequence->length);
   job.sequence->begin_prefill();
@@ -147,8 +149,10 @@ void LocalEngine::adopt_prefix(Job& job) {
     sequence.decoder_window_start = begin;
     job.replay_until = hit;
   } else {
-    sequence.restore_windows(prefix_->use_window(job.chain.back()));
+    const uint8_t* windows = prefix_->use_window(job.chain.back());
+    sequence.restore_windows(windows);
     sequence.length = hit;
+    if (speculation_ != nullptr) speculation_->restore(job.slot, draft_windows(windows), hit);
   }
   if (const model::EngramHasher* hasher = model_->hasher()) {
     const int64_t begin = std::max<int64_t>(0, sequence.length - hasher->look_back());
@@ -165,7 +169,7 @@ void LocalEngine::finish(Job& job, FinishReason reason, std::optional<int32_t> s
   Finish result;
   result.reason = reason;
   result.stop_token = stop_token;
-  result.usage = {job.prompt_size, job.cached_tokens, job.generated};
+  result.usage = {job.prompt_size, job.cached_tokens, job.generated, job.draft_usage};
   result.error = std::move(error);
   ++(reason == FinishReason::kCancelled ? totals_.cancelled : totals_.finished);
   const bool was_running = job.sequence != nullptr;
@@ -191,6 +195,11 @@ void LocalEngine::finish(Job& job, FinishReason reason, std::optional<int32_t> s
 
 void LocalEngine::release(Job& job) {
   if (job.sequence == nullptr) return;
+  // Blocks that drafts of the last step filled.
+  if (speculation_ != nullptr && job.uses_cache && job.decoding()) {
+    publish_blocks(job, std::min(job.sequence->length, static_cast<int64_t>(job.tokens->size())),
+                   false);
+  }
   for (const cache::BlockId block : job.sequence->blocks) pool_->release(block);
   job.sequence->reset();
   job.sequence = nullptr;

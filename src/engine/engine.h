@@ -2,6 +2,7 @@
 // through a sink, cancel. Text, HTTP and prompts live above; tensors and caches below.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -52,10 +53,19 @@ struct Token {
 
 enum class FinishReason { kStop, kLength, kCancelled, kError };
 
+// Of speculative decoding.
+struct DraftUsage {
+  int64_t drafted = 0;   // tokens that the draft stages proposed
+  int64_t verified = 0;  // of them, how many a step ran
+  int64_t accepted = 0;  // of those, how many became the answer
+  int64_t blocks = 0;    // steps with drafts to verify: each yields its accepted drafts and a token
+};
+
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;      // prompt tokens served from the prefix cache
   int64_t completion_tokens = 0;  // includes the stop token, if one ended it
+  DraftUsage drafts = {};
 };
 
 struct Finish {
@@ -133,6 +143,14 @@ struct Stats {
   double step_seconds = 0;
   double forward_seconds = 0;
   double sampling_seconds = 0;
+  // Speculative decoding; zero without it.
+  DraftUsage drafts;
+  static constexpr size_t kDraftPositions = 16;
+  std::array<int64_t, kDraftPositions> draft_accepted_at{};  // accepted drafts by their place
+  double verify_seconds = 0;        // of the steps with drafts, beside drafting
+  double draft_seconds = 0;         // in the draft stages, taps included
+  int64_t decode_steps = 0;         // steps that could have had drafts
+  int64_t undrafted_steps = 0;      // of them, those in which drafting was switched off
   int64_t cache_blocks_used = 0;    // by running requests
   int64_t cache_blocks_cached = 0;  // held for later requests, some of them also used
   int64_t cache_blocks_total = 0;

@@ -6,6 +6,7 @@
 #include "cache/prefix_cache.h"
 #include "decode/sampler.h"
 #include "engine/image_store.h"
+#include "engine/speculation.h"
 #include "kernels/ops.h"
 #include "parallel/topology.h"
 
@@ -107,20 +108,35 @@ Result<EnginePlan> make_plan(const Config& config, const Options& options, int64
       options.max_model_len > 0 ? options.max_model_len : text.max_position_embeddings;
   plan.threads = options.threads > 0 ? options.threads : read_topology().usable_threads();
   CEDRA_ASSIGN(plan.layout, cache::make_layout(text, options.block_size));
+  if (text.num_nextn_predict_layers > 0) plan.speculative = options.speculative;
+  SpeculativeConfig& drafts = plan.speculative;
+  if (drafts.num_speculative_tokens == kTrainedBlock) {
+    drafts.num_speculative_tokens = std::min(text.dspark_block_size, kMaxSpeculativeTokens);
+  }
+  const int64_t width = drafts.num_speculative_tokens;
 
   plan.sequence = {.max_tokens = plan.context_length,
                    .stream_width = text.hc_mult * text.hidden_size,
                    .copies = text.hc_mult,
                    .lookback = std::max<int64_t>(text.engram_max_ngram_size - 1, 0),
-                   .keep_seam = plan.bounded};
+                   .keep_seam = plan.bounded,
+                   .seam_tap_width = drafts.on() ? model::early_tap_width(text) : 0,
+                   .max_rollback = width};
+  if (drafts.on()) {
+    // As many blocks as a step could verify drafts of, one at least.
+    plan.draft_rows =
+        std::max(width, std::min(options.max_num_seqs * width, options.max_num_batched_tokens));
+  }
   plan.forward.max_rows = std::max(options.max_num_batched_tokens, text.sliding_window);
   plan.forward.max_segments = options.max_num_seqs;
   plan.forward.max_context = plan.context_length;
+  plan.forward.draft_taps = drafts.on();
   plan.forward.max_logit_rows = std::min(kLogitRows, plan.forward.max_rows);
   plan.window_records = options.enable_prefix_caching && !plan.bounded ? options.window_records : 0;
 
   const int64_t window_bytes =
-      plan.layout.layers * plan.layout.window * plan.layout.window_record_bytes();
+      plan.layout.layers * plan.layout.window * plan.layout.window_record_bytes() +
+      (drafts.on() ? Speculation::snapshot_bytes(text) : 0);
   const int64_t per_context = plan.layout.blocks_for(plan.context_length);
   const int64_t slots =
       options.max_num_seqs *
@@ -151,6 +167,12 @@ Result<EnginePlan> make_plan(const Config& config, const Options& options, int64
       {"stacks", plan.threads * (uses_amx ? kAmxStackBytes : kStackBytes), false, ""},
   };
   if (config.vision.has_value()) plan_images(config, options, plan);
+  if (drafts.on()) {
+    memory.parts.push_back(
+        {"drafts",
+         Speculation::bytes(text, drafts, options.max_num_seqs, plan.draft_rows, plan.threads),
+         false, fmt::format("blocks of {}", width)});
+  }
   if (plan.window_records > 0) {
     memory.parts.push_back(
         {"stored windows", plan.window_records * window_bytes, false,

@@ -16,6 +16,8 @@ struct EnginePlan {
   int64_t blocks = 0;
   int64_t window_records = 0;
   int64_t context_length = 0;
+  SpeculativeConfig speculative;  // off where the checkpoint has no draft stages
+  int64_t draft_rows = 0;         // of a proposal
   int64_t queue_tokens = 0;       // of prompts that wait, all together
   int64_t image_pages = 0;        // of the image store; 0: no images
   int64_t image_queue_bytes = 0;  // pixels of accepted requests, all together

@@ -59,6 +59,10 @@ class Collector final : public Sink {
   void wait_prefill(int64_t rows) {
     wait_for([rows](const Answer& a) { return a.finishes > 0 || a.prefilled >= rows; });
   }
+  size_t count() {
+    const std::lock_guard lock(mutex_);
+    return answer_.tokens.size();
+  }
   bool done() {
     const std::lock_guard lock(mutex_);
     return answer_.finishes > 0;

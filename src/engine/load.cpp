@@ -36,9 +36,9 @@ int64_t weight_bytes(const Checkpoint& checkpoint) {
 }
 
 // Everything that every token reads; Engram tables are read by row and stay where they are.
-bool read_ahead(Component component) {
-  return component != Component::kEngramTable && component != Component::kEmbed &&
-         component != Component::kDraft && component != Component::kDraftExperts;
+bool read_ahead(Component component, bool drafts) {
+  if (component == Component::kDraft || component == Component::kDraftExperts) return drafts;
+  return component != Component::kEngramTable && component != Component::kEmbed;
 }
 
 std::string level_names() {
@@ -98,6 +98,11 @@ Result<Loaded> load(const std::filesystem::path& folder, const Options& options,
                                           plan::resident_bytes()));
   loaded.plan = plan.memory;
   loaded.warnings = checkpoint.warnings();
+  if (options.speculative.on() && !plan.speculative.on()) {
+    loaded.warnings.emplace_back(
+        "this checkpoint has no draft stages (num_nextn_predict_layers is 0): it runs without "
+        "speculative decoding");
+  }
   if (plan.memory.taken() + plan.memory.mapped() > plan.memory.available) {
     loaded.warnings.push_back(fmt::format(
         "weights ({}) and caches ({}) are more than the {} that this machine has free: "
@@ -105,7 +110,10 @@ Result<Loaded> load(const std::filesystem::path& folder, const Options& options,
         plan::format_bytes(plan.memory.mapped()), plan::format_bytes(plan.memory.taken()),
         plan::format_bytes(plan.memory.available)));
   } else if (options.populate) {
-    CEDRA_TRY(checkpoint.populate(read_ahead, plan.threads, [&](int64_t done, int64_t total) {
+    const auto wanted = [&](Component component) {
+      return read_ahead(component, plan.speculative.on());
+    };
+    CEDRA_TRY(checkpoint.populate(wanted, plan.threads, [&](int64_t done, int64_t total) {
       report("reading weights", done, total);
     }));
   }

@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "checkpoint/generation_config.h"
 #include "engine/engine.h"
+#include "engine/speculative_config.h"
 #include "plan/memory_plan.h"
 #include "text/special_tokens.h"
 #include "text/tokenizer.h"
@@ -47,6 +48,8 @@ struct Options {
   int64_t image_cache_bytes = 0;  // encoded images kept for later; 0 = a share of the budget
   int64_t image_queue_bytes = 0;  // pixels of accepted requests; 0 = a share of the budget
   bool populate = true;           // read the weights before the first request
+  SpeculativeConfig
+      speculative;  // needs draft stages in the checkpoint; without them it is ignored
 };
 
 // Stage names and how far they are, for a progress display. From the loading thread.

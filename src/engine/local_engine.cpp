@@ -17,8 +17,8 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::create(std::unique_ptr<model::
                                                          const Options& options, EnginePlan plan,
                                                          std::vector<int32_t> end_ids,
                                                          std::vector<int32_t> forbidden) {
-  std::unique_ptr<LocalEngine> engine(new LocalEngine(std::move(model), options, std::move(plan),
-                                                      std::move(end_ids), std::move(forbidden)));
+  std::unique_ptr<LocalEngine> engine(
+      new LocalEngine(std::move(model), options, std::move(plan), std::move(end_ids), forbidden));
   engine->info_.isa = std::string(ops.name);
   try {
     engine->team_ = std::make_unique<Team>(TeamOptions{.threads = engine->plan_.threads});
@@ -33,18 +33,26 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::create(std::unique_ptr<model::
                cache::BlockPool::create(engine->plan_.layout, engine->plan_.blocks));
   engine->pool_ = std::make_unique<cache::BlockPool>(std::move(pool));
   CEDRA_TRY(populate(*engine->team_, engine->pool_->memory()));
-  engine->prefix_ =
-      std::make_unique<cache::PrefixCache>(*engine->pool_, engine->plan_.window_records);
+  const SpeculativeConfig& speculative = engine->plan_.speculative;
+  engine->prefix_ = std::make_unique<cache::PrefixCache>(
+      *engine->pool_, engine->plan_.window_records,
+      speculative.on() ? Speculation::snapshot_bytes(engine->model_->text()) : 0);
   CEDRA_ASSIGN(engine->forward_, model::Forward::create(*engine->model_, ops, *engine->team_,
                                                         engine->plan_.forward, *engine->pool_));
   if (engine->plan_.image_pages > 0) {
     CEDRA_ASSIGN(engine->images_, ImageStore::create(*engine->model_, ops, *engine->team_,
                                                      engine->plan_.image_pages));
   }
+  if (speculative.on()) {
+    CEDRA_ASSIGN(engine->speculation_,
+                 Speculation::create(*engine->model_, ops, *engine->team_, speculative,
+                                     options.max_num_seqs, engine->plan_.draft_rows, forbidden));
+  }
   for (Slot& slot : engine->slots_) {
     slot.sequence =
         std::make_unique<cache::Sequence>(engine->pool_->layout(), engine->plan_.sequence);
-    slot.tokens.reserve(static_cast<size_t>(engine->plan_.context_length) + 1);
+    slot.tokens.reserve(static_cast<size_t>(engine->plan_.context_length) + 1 +
+                        kMaxSpeculativeTokens);
   }
   engine->thread_ = std::thread([raw = engine.get()] { raw->loop(); });
   return engine;
@@ -88,6 +96,8 @@ LocalEngine::LocalEngine(std::unique_ptr<model::Model> model, const Options& opt
   arrived_.reserve(open);
   cancel_inbox_.reserve(open);
   cancelled_.reserve(open);
+  draft_jobs_.reserve(seqs);
+  new_tokens_.reserve(static_cast<size_t>(1 + kMaxSpeculativeTokens));
   totals_.cache_blocks_total = plan_.blocks;
 }
 

@@ -20,6 +20,7 @@
 #include "engine/image_spans.h"
 #include "engine/image_store.h"
 #include "engine/scheduler.h"
+#include "engine/speculation.h"
 #include "model/forward.h"
 #include "model/model.h"
 #include "parallel/team.h"
@@ -69,7 +70,9 @@ class LocalEngine final : public Engine {
     std::vector<model::WindowCapture> captures;
     std::vector<Token> prompt_tokens;  // prompt log probabilities so far
     std::vector<SpanUse> images;
-    size_t next_image = 0;  // the first that is not done with
+    size_t next_image = 0;        // the first that is not done with
+    std::vector<int32_t> drafts;  // to verify in this step, after the newest token
+    DraftUsage draft_usage;
 
     bool decoding() const { return sequence->length >= prompt_size; }
   };
@@ -89,8 +92,9 @@ class LocalEngine final : public Engine {
   bool start(Job& job);  // into a slot; false: no room yet
   void adopt_prefix(Job& job);
   void step();
+  void draft();
+  int64_t useful_drafts(const Job& job) const;
   void prepare(Job& job, int64_t rows);
-  void publish_blocks(Job& job, int64_t end);
   void take_images(Job& job);
   void leave_images(Job& job, int64_t position);
   void drop_pixels(std::shared_ptr<const image::Prepared>& image);
@@ -98,10 +102,20 @@ class LocalEngine final : public Engine {
   void encode_images();
   void place_images(const Job& job, model::Segment& segment);
   int32_t shown_id(int32_t token) const;
-  void after_step(std::span<Job* const> ran, std::span<const int64_t> rows);
-  void take_token(Job& job, const float* logits);
+  void publish_blocks(Job& job, int64_t end, bool windows);
+  // The part of a stored window record that is the draft stages'.
+  uint8_t* draft_windows(uint8_t* record) const;
+  const uint8_t* draft_windows(const uint8_t* record) const;
+  void after_step();
+  void take_prompt_rows(Job& job, int64_t rows, int64_t first_row);
+  void take_tokens(Job& job, int64_t first_row);
+  Result<> choose_by_drawing(Job& job, int64_t first_row);
+  Result<> choose_by_verdict(Job& job, int64_t first_row);
+  bool ends(const Job& job, int32_t id) const;
+  void deliver(Job& job);
+  void commit_taps();
   Token make_token(int32_t id, const float* logits, int top);
-  const float* compute_logits(int64_t first, int64_t count);
+  std::span<const float> logits_of(int64_t row, int64_t count = 1);
   void finish(Job& job, FinishReason reason, std::optional<int32_t> stop_token = std::nullopt,
               std::optional<Error> error = std::nullopt);
   void release(Job& job);
@@ -116,7 +130,8 @@ class LocalEngine final : public Engine {
   std::unique_ptr<cache::BlockPool> pool_;
   std::unique_ptr<cache::PrefixCache> prefix_;
   std::unique_ptr<model::Forward> forward_;
-  std::unique_ptr<ImageStore> images_;  // null: no images
+  std::unique_ptr<ImageStore> images_;        // null: no images
+  std::unique_ptr<Speculation> speculation_;  // null: without drafts
   decode::Sampler sampler_;
   std::string fingerprint_;
   std::vector<int32_t> end_ids_;
@@ -135,6 +150,12 @@ class LocalEngine final : public Engine {
   std::vector<decode::TokenLogprob> top_;
   std::vector<model::RowKind> row_kinds_;  // of the step's segments with images
   std::vector<const bf16*> row_embeddings_;
+  std::vector<DraftJob> draft_jobs_;
+  std::vector<Token> new_tokens_;  // of the request in hand
+  std::span<const float> logits_;  // rows [logits_begin_, logits_end_) of the step
+  int64_t logits_begin_ = 0;
+  int64_t logits_end_ = 0;
+  StepOutcome outcome_;
   int64_t blocks_reserved_ = 0;
   uint64_t turn_ = 0;
   Stats totals_;

@@ -60,6 +60,13 @@ void write_usage(JsonWriter& json, const ResponseUsage& usage, bool chat) {
   }
   json.key("prompt_cache_hit_tokens").integer(usage.cached_tokens);
   json.key("prompt_cache_miss_tokens").integer(usage.prompt_tokens - usage.cached_tokens);
+  if (usage.drafts.drafted > 0) {
+    json.key("draft_tokens_details").begin_object();
+    json.key("drafted_tokens").integer(usage.drafts.drafted);
+    json.key("verified_tokens").integer(usage.drafts.verified);
+    json.key("accepted_tokens").integer(usage.drafts.accepted);
+    json.key("verified_blocks").integer(usage.drafts.blocks).end_object();
+  }
   json.end_object();
 }
 

@@ -57,6 +57,7 @@ struct ResponseUsage {
   int64_t cached_tokens = 0;
   int64_t completion_tokens = 0;
   int64_t reasoning_tokens = 0;
+  engine::DraftUsage drafts = {};
 };
 
 void write_usage(JsonWriter& json, const ResponseUsage& usage, bool chat);

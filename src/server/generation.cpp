@@ -151,6 +151,10 @@ void Generation::on_finish(size_t choice, const engine::Finish& finish) {
     }
     ++finished_;
     usage_.completion_tokens += finish.usage.completion_tokens;
+    usage_.drafts.drafted += finish.usage.drafts.drafted;
+    usage_.drafts.verified += finish.usage.drafts.verified;
+    usage_.drafts.accepted += finish.usage.drafts.accepted;
+    usage_.drafts.blocks += finish.usage.drafts.blocks;
     if (choice % static_cast<size_t>(plan_.n) == 0) {
       usage_.prompt_tokens += finish.usage.prompt_tokens;
       usage_.cached_tokens += finish.usage.cached_tokens;

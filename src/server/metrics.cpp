@@ -106,6 +106,30 @@ std::string prometheus_text(const Metrics& metrics, const engine::Stats& stats,
         stats.forward_seconds);
   value("cedra:engine_sampling_seconds_total", "counter", "Of that, the choice of tokens.",
         stats.sampling_seconds);
+  value("vllm:spec_decode_num_drafts_total", "counter", "Blocks of drafts that were verified.",
+        stats.drafts.blocks);
+  value("vllm:spec_decode_num_draft_tokens_total", "counter", "Drafts that were verified.",
+        stats.drafts.verified);
+  value("vllm:spec_decode_num_accepted_tokens_total", "counter",
+        "Drafts that became the answer; the rest was rejected.", stats.drafts.accepted);
+  fmt::format_to(to,
+                 "# HELP vllm:spec_decode_num_accepted_tokens_per_pos_total Accepted drafts by "
+                 "their place in the block.\n"
+                 "# TYPE vllm:spec_decode_num_accepted_tokens_per_pos_total counter\n");
+  for (size_t k = 0; k < stats.draft_accepted_at.size() && stats.draft_accepted_at[k] > 0; ++k) {
+    fmt::format_to(to,
+                   "vllm:spec_decode_num_accepted_tokens_per_pos_total{{{},position=\"{}\"}} {}\n",
+                   labels, k, stats.draft_accepted_at[k]);
+  }
+  value("cedra:draft_tokens_proposed_total", "counter",
+        "Tokens that the draft stages proposed, verified or not.", stats.drafts.drafted);
+  value("cedra:draft_seconds_total", "counter", "Time of the draft stages.", stats.draft_seconds);
+  value("cedra:draft_verify_seconds_total", "counter", "Time of the steps that verified drafts.",
+        stats.verify_seconds);
+  value("cedra:decode_steps_total", "counter", "Steps that could have had drafts.",
+        stats.decode_steps);
+  value("cedra:undrafted_steps_total", "counter",
+        "Of those, steps in which drafting was switched off.", stats.undrafted_steps);
   value("cedra:requests_cancelled_total", "counter", "Choices cancelled in the engine.",
         stats.cancelled);
   value("cedra:requests_refused_total", "counter", "Requests refused for load or shutdown.",
