@@ -9,8 +9,11 @@
 #include "bench/buffer.h"
 #include "bench/kernels.h"
 #include "bench/machine.h"
+#include "bench/step_cost.h"
+#include "bench/steps.h"
 #include "bench/timing.h"
 #include "numerics/formats.h"
+#include "synth/release_config.h"
 
 namespace cedra::bench {
 namespace {
@@ -142,6 +145,86 @@ TEST(Kernels, RefusesWhatItCannotMeasure) {
   EXPECT_THAT(message({.rows = {0}}), HasSubstr("rows must be between 1 and 4096, got 0"));
   EXPECT_THAT(message({.rounds = 1, .gigabytes = 0.01, .only = "nothing of this name"}),
               HasSubstr("no operation has \"nothing of this name\""));
+}
+
+// ---- steps
+
+Config release() {
+  const auto config = parse_config(*synth::release_config({}, 99092));
+  EXPECT_TRUE(config.has_value()) << config.error().message;
+  return *config;
+}
+
+double of(const std::array<double, model::kPhases>& values, model::Phase phase) {
+  return values[static_cast<size_t>(phase)];
+}
+
+TEST(StepCost, CountsWhatADecodedTokenOfTheReleaseReads) {
+  using enum model::Phase;
+  const StepCost cost = decode_cost(release(), 1, 32767);
+  // docs/spec/model.md 2.1: an expert has 18800640 bytes; the shared one is FP8.
+  constexpr double kShared = 3.0 * 5120 * 2304 * (1 + 1.0 / 1024);
+  EXPECT_DOUBLE_EQ(of(cost.bytes, kExperts), 40 * (6 * 18800640.0 + kShared));
+  EXPECT_DOUBLE_EQ(of(cost.flops, kExperts), 40 * 7 * 3 * 2.0 * 5120 * 2304);
+  EXPECT_DOUBLE_EQ(of(cost.bytes, kHead), 2.0 * 5120 * (129280 + 1));
+  // 128 records of 528 bytes in every layer, 512 of 288 in the 38 that have a source.
+  EXPECT_DOUBLE_EQ(of(cost.bytes, kAttend), 40 * 128 * 528.0 + 38 * 512 * 288.0);
+  // Layers 2, 8 and 14 score 16384 keys of 68 bytes, 20 all 32768, 24 to 36 the candidates.
+  const double keys = 3 * 16384 + 32768 + 4 * 16384;
+  const StepCost at_once = decode_cost(release(), 1, 100);
+  EXPECT_EQ(of(at_once.bytes, kIndexer), 0) << "nothing to choose from";
+  EXPECT_DOUBLE_EQ(of(cost.flops, kIndexer),
+                   keys * 2 * 32 * 128 + 8 * 2.0 * (4096 * 1280 + 32 * 5120) + 4 * 2.0 * 128 * 512);
+}
+
+TEST(StepCost, RowsShareExperts) {
+  const Config config = release();
+  EXPECT_NEAR(expected_experts(config.text, 1), 240, 1e-9);
+  EXPECT_LT(expected_experts(config.text, 8), 8 * 240.0);
+  EXPECT_NEAR(expected_experts(config.text, 100000), 40 * 384, 1e-3);
+}
+
+TEST(Steps, SplitDecodingAndAPromptByComponent) {
+  StepOptions options;
+  options.folder = fs::path(CEDRA_SOURCE_DIR) / "models" / "tiny";
+  options.threads = 2;
+  options.rounds = 2;
+  options.batches = {1, 3};
+  options.contexts = {20, 900};
+  options.prompt = 40;
+  const auto report = measure_steps(options);
+  ASSERT_TRUE(report.has_value()) << report.error().message;
+  ASSERT_EQ(report->results.size(), 5u);
+  for (const StepResult& result : report->results) {
+    double sum = 0;
+    for (size_t i = 1; i < model::kPhases; ++i) {
+      EXPECT_GT(result.by_phase[i], 0) << model::kPhaseNames[i];
+      sum += result.by_phase[i];
+    }
+    EXPECT_EQ(result.by_phase[0], 0);
+    EXPECT_GT(result.full_seconds, sum) << "the release is larger in every component";
+    // 6 layers, 2 of 8 experts per row.
+    EXPECT_GE(result.experts, 12);
+    EXPECT_LE(result.experts, std::min<int64_t>(48, 12 * result.rows));
+  }
+  EXPECT_TRUE(report->results.back().prompt);
+  const json parsed = json::parse(report->to_json());
+  EXPECT_EQ(parsed["results"][3]["context"], 900);
+  EXPECT_EQ(parsed["results"][0]["components"].size(), model::kPhases - 1);
+  EXPECT_THAT(report->to_text(), HasSubstr("decode, 3 sequence(s) at 900"));
+}
+
+TEST(Steps, RefusesAContextBeyondTheModels) {
+  StepOptions options;
+  options.folder = fs::path(CEDRA_SOURCE_DIR) / "models" / "tiny";
+  options.threads = 1;
+  options.rounds = 1;
+  options.contexts = {2000};
+  const auto report = measure_steps(options);
+  ASSERT_FALSE(report.has_value());
+  EXPECT_THAT(report.error().message, HasSubstr("the model's 1024"));
+  options.folder = "/nonexistent";
+  EXPECT_FALSE(measure_steps(options).has_value());
 }
 
 TEST(Median, OfNoneIsZero) {

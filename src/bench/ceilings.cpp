@@ -69,12 +69,14 @@ double chain_rate(Team& team, void (*chain)(int64_t), double flops_per_count) {
 
 }  // namespace
 
-double read_rate(Team& team, const uint8_t* data, int64_t bytes) {
+double read_rate(Team& team, const uint8_t* data, int64_t bytes, Clock clock) {
   const int64_t part = bytes / team.size();
   std::vector<uint64_t> sums(static_cast<size_t>(team.size()));
-  const double seconds = team_seconds(team, [&](int member) {
+  const double begin = wall_seconds();
+  const double cpu = team_seconds(team, [&](int member) {
     sums[static_cast<size_t>(member)] = read_all(data + member * part, part);
   });
+  const double seconds = clock == Clock::kCpu ? cpu : wall_seconds() - begin;
   // The sums are a result, so that the reads are not left out.
   volatile uint64_t keep = 0;
   for (const uint64_t sum : sums) keep = keep ^ sum;

@@ -15,8 +15,11 @@
 
 namespace cedra::bench {
 
+// The clock of a rate (timing.h).
+enum class Clock { kCpu, kWall };
+
 // Bytes per second of plain reading: every member its own part of [data, data + bytes).
-double read_rate(Team& team, const uint8_t* data, int64_t bytes);
+double read_rate(Team& team, const uint8_t* data, int64_t bytes, Clock clock = Clock::kCpu);
 
 // A multiply instruction at its rate: twelve independent chains of it on every member.
 struct Peak {

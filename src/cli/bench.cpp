@@ -6,6 +6,7 @@
 
 #include "bench/kernels.h"
 #include "bench/machine.h"
+#include "bench/steps.h"
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
 
@@ -107,6 +108,43 @@ void add_kernels(CLI::App& app, Action& action) {
   });
 }
 
+void add_model(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand(
+      "model",
+      "decode steps and a prompt of a checkpoint, by component, and what the release takes");
+  const auto options = std::make_shared<bench::StepOptions>();
+  const auto outputs = std::make_shared<Outputs>();
+  command->add_option("model", options->folder, "checkpoint folder (cedra synth writes one)")
+      ->required();
+  command->add_option("--isa", options->isa,
+                      "kernel level: oracle, avx2, avx512, amx (default: the best here)");
+  add_threads(*command, options->threads);
+  add_rounds(*command, options->rounds);
+  command->add_option("--batch", options->batches, "sequences that decode together, as 1,8")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--context", options->contexts, "tokens before the step, as 1024,32768")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--prompt", options->prompt, "rows of the prompt that is timed, 0 = none")
+      ->check(CLI::Range(0, 1 << 16))
+      ->capture_default_str();
+  command->add_flag("--follow-symlinks", options->follow_symlinks,
+                    "follow links that leave the folder");
+  add_outputs(*command, *outputs, false);
+  command->callback([&action, options, outputs] {
+    action = [options, outputs] {
+      ProgressLine line;
+      const auto report =
+          bench::measure_steps(*options, [&](const std::string& what) { line.show(what); });
+      line.clear();
+      if (!report) return fail(report.error());
+      fmt::print("{}", report->to_text());
+      return write(outputs->json, report->to_json()) ? 0 : 1;
+    };
+  });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app, Action& action) {
@@ -115,6 +153,7 @@ void add_bench(CLI::App& app, Action& action) {
   command->require_subcommand(1);
   add_machine(*command, action);
   add_kernels(*command, action);
+  add_model(*command, action);
 }
 
 }  // namespace cedra::cli

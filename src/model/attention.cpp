@@ -150,6 +150,7 @@ void keep_wanted_rows(Step& step, Stage& stage) {
 }  // namespace
 
 void attention(Step& step, Stage& stage, int64_t layer, bool compressed_early, bool narrow) {
+  const PhaseScope phase(step.phases, Phase::kAttention);
   Workspace& work = step.work;
   const TextConfig& text = step.text();
   const AttentionWeights& weights = step.model.weights().layers[static_cast<size_t>(layer)].attn;

@@ -55,6 +55,7 @@ void attention_queries(Step& step, const AttentionWeights& weights, int64_t rows
 }
 
 void attend_rows(Step& step, int64_t rows, const float* sink, const AttentionLists& lists) {
+  const PhaseScope phase(step.phases, Phase::kAttend);
   const TextConfig& text = step.text();
   const int64_t heads = text.num_attention_heads;
   const int64_t width = heads * text.head_dim;

@@ -113,6 +113,7 @@ int64_t project_rows(Step& step, const Stage& stage, const CompressorWeights& we
 }  // namespace
 
 void compress(Step& step, const Stage& stage, int64_t layer) {
+  const PhaseScope phase(step.phases, Phase::kCompressor);
   Workspace& work = step.work;
   const TextConfig& text = step.text();
   const cache::CacheLayout& layout = step.pool->layout();

@@ -7,6 +7,7 @@
 namespace cedra::model {
 
 void engram(Step& step, const Stage& stage, int64_t layer) {
+  const PhaseScope phase(step.phases, Phase::kEngram);
   Workspace& work = step.work;
   const TextConfig& text = step.text();
   const EngramWeights& weights = *step.model.weights().layers[static_cast<size_t>(layer)].engram;

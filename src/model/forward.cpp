@@ -152,6 +152,7 @@ void Forward::Impl::enter(std::span<const Segment> segments) {
 void Forward::Impl::exit(const Stage& stage) {
   const TextConfig& text = step.text();
   const int64_t dim = text.hidden_size;
+  const PhaseScope phase(step.phases, Phase::kHead);
   assert(wanted + stage.size() <= limits.max_rows);
   for (int64_t t = 0; t < stage.size(); ++t) {
     bf16* normed = work.normed + (wanted + t) * dim;
@@ -438,6 +439,7 @@ void Forward::run(std::span<const Segment> segments, Probe* probe) {
   Impl& impl = *impl_;
   const TextConfig& text = impl.step.text();
   assert(static_cast<int64_t>(segments.size()) <= impl.limits.max_segments);
+  const PhaseScope phase(impl.step.phases, Phase::kOther);
   impl.step.probe = probe;
   impl.enter(segments);
   impl.taps.assign(segments.size(), Taps{});
@@ -457,6 +459,8 @@ void Forward::run(std::span<const Segment> segments, Probe* probe) {
   }
 }
 
+void Forward::measure(PhaseTimes* times) { impl_->step.phases = times; }
+
 int64_t Forward::wanted_rows() const { return impl_->wanted; }
 
 const bf16* Forward::normed(int64_t row) const {
@@ -467,6 +471,7 @@ const float* Forward::logits(int64_t first, int64_t count) {
   Impl& impl = *impl_;
   assert(count <= impl.limits.max_logit_rows && first + count <= impl.wanted);
   const TextConfig& text = impl.step.text();
+  const PhaseScope phase(impl.step.phases, Phase::kHead);
   linear(impl.step, impl.step.model.weights().head, normed(first), text.hidden_size, count,
          kernels::SumRule::kWhole, {.as_f32 = impl.work.logits, .stride = text.vocab_size});
   return impl.work.logits;

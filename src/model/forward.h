@@ -25,6 +25,8 @@ namespace cedra::model {
 // Which rows of a segment get logits.
 enum class Want : uint8_t { kNone, kLast, kAll };
 
+class PhaseTimes;
+
 enum class RowKind : uint8_t { kText, kImage };
 
 // Copy the windows of all layers, as they are when `position` tokens are committed, to `out`
@@ -106,6 +108,9 @@ class Forward {
   // Runs the segments and commits their tokens (sequence->length grows). Total tokens, and rows
   // with logits, are at most max_rows.
   void run(std::span<const Segment> segments, Probe* probe = nullptr);
+
+  // Keeps the times of this and later steps in `times`; null: off (the start).
+  void measure(PhaseTimes* times);
 
   // Rows with logits of the last run, in order of segments and positions.
   int64_t wanted_rows() const;

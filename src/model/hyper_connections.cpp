@@ -20,6 +20,7 @@ void enter_row(Step& step, const Stage& stage, int64_t row, const void* embeddin
 }
 
 void mixes(Step& step, const Stage& stage, const HyperWeights& weights, float* pre) {
+  const PhaseScope phase(step.phases, Phase::kHyper);
   Workspace& work = step.work;
   const TextConfig& text = step.text();
   const int64_t width = text.hc_mult * text.hidden_size;
@@ -45,6 +46,7 @@ void mixes(Step& step, const Stage& stage, const HyperWeights& weights, float* p
 }
 
 void sublayer_input(Step& step, const Stage& stage, const float* pre, const bf16* norm) {
+  const PhaseScope phase(step.phases, Phase::kHyper);
   Workspace& work = step.work;
   const TextConfig& text = step.text();
   const int64_t dim = text.hidden_size;
@@ -59,6 +61,7 @@ void sublayer_input(Step& step, const Stage& stage, const float* pre, const bf16
 }
 
 void expand(Step& step, const Stage& stage) {
+  const PhaseScope phase(step.phases, Phase::kHyper);
   Workspace& work = step.work;
   const TextConfig& text = step.text();
   const int64_t copies = text.hc_mult;

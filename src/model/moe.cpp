@@ -5,6 +5,7 @@
 // narrow ones keep all members busy, and a phase costs one barrier.
 #include <algorithm>
 #include <cstring>
+#include <ranges>
 
 #include "model/step.h"
 
@@ -36,6 +37,7 @@ void best_experts(const float* scores, const float* bias, int64_t experts, int64
 }
 
 void choose_experts(Step& step, const Stage& stage, const MoeWeights& weights, int64_t n_active) {
+  const PhaseScope phase(step.phases, Phase::kRouter);
   Workspace& work = step.work;
   const TextConfig& text = step.text();
   const int64_t experts = static_cast<int64_t>(weights.experts.size());
@@ -131,6 +133,7 @@ void for_each_part(Step& step, const MoeWeights& weights, int64_t width, auto&& 
 }  // namespace
 
 void moe(Step& step, const Stage& stage, const MoeWeights& weights, int64_t n_active) {
+  const PhaseScope phase(step.phases, Phase::kExperts);
   Workspace& work = step.work;
   const TextConfig& text = step.text();
   const kernels::Ops& ops = step.ops;
@@ -141,6 +144,11 @@ void moe(Step& step, const Stage& stage, const MoeWeights& weights, int64_t n_ac
 
   choose_experts(step, stage, weights, n_active);
   group_rows(work, rows, experts, n_active);
+  if (step.phases != nullptr) {
+    const int32_t* begin = work.expert_begin;
+    step.phases->add_experts(std::ranges::count_if(
+        std::views::iota(int64_t{0}, experts), [&](int64_t e) { return begin[e + 1] > begin[e]; }));
+  }
   quantize_rows(step, work.hidden, work.hidden_q, rows, dim);
   step.team.for_range(rows * (n_active + 1), 4, [&](int64_t begin, int64_t end, int) {
     for (int64_t slot = begin; slot < end; ++slot) {

@@ -200,6 +200,7 @@ void select_row_together(Step& step, const Scorer& scorer, int64_t row) {
 }  // namespace
 
 void select(Step& step, const Stage& stage, int64_t layer) {
+  const PhaseScope phase(step.phases, Phase::kIndexer);
   Workspace& work = step.work;
   const TextConfig& text = step.text();
   const Scorer scorer(step, stage, layer);

@@ -11,6 +11,7 @@
 #include "kernels/ops.h"
 #include "model/forward.h"
 #include "model/model.h"
+#include "model/phases.h"
 #include "model/workspace.h"
 #include "parallel/team.h"
 
@@ -50,6 +51,7 @@ struct Step {
   Workspace& work;
   cache::BlockPool* pool;  // null while drafting: the stages have no compressed rows
   Probe* probe = nullptr;
+  PhaseTimes* phases = nullptr;
 
   const TextConfig& text() const { return model.text(); }
 };
