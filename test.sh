@@ -156,6 +156,7 @@ for set in "${sets[@]}"; do
         step "tsan tests" tests tsan -R '^(parallel|engine|server)_test$'
       ;;
     slow)
+      step "packages of the slow tests" scripts/deps.sh --slow
       step "dev build" build dev all "$real_tokenizer" && step "slow tests" tests dev -L slow
       step "reference in full" reference 130
       ;;

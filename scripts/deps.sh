@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs every Debian package that building, running and testing cedra needs.
-# `deps.sh` alone: what ./run.sh needs. `deps.sh --test`: the test tools as well.
+# `deps.sh` alone: what ./run.sh needs. `deps.sh --test`: the test tools as well. `deps.sh --slow`:
+# also what only tests labelled slow need.
 set -euo pipefail
 
 build=(
@@ -21,8 +22,15 @@ test_tools=(
   nodejs npm curl git
 )
 
+slow_tools=(
+  chromium fonts-dejavu-core  # tests/web
+)
+
 packages=("${build[@]}")
-if [[ "${1:-}" == "--test" ]]; then packages+=("${test_tools[@]}"); fi
+case "${1:-}" in
+  --test) packages+=("${test_tools[@]}") ;;
+  --slow) packages+=("${test_tools[@]}" "${slow_tools[@]}") ;;
+esac
 
 missing=()
 for package in "${packages[@]}"; do

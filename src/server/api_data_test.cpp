@@ -180,13 +180,13 @@ TEST(ApiData, ApiKey) {
     service.service.answer(request, exchange, std::chrono::steady_clock::now());
     return exchange->wait().status;
   };
-  EXPECT_EQ(ask({"GET", "/v1/models", "", "", ""}), 401);
-  EXPECT_EQ(ask({"GET", "/v1/models", "", "Bearer wrong", ""}), 401);
-  EXPECT_EQ(ask({"GET", "/v1/models", "", "Bearer secretsecret", ""}), 401);
-  EXPECT_EQ(ask({"POST", "/v1/completions", "{}", "", ""}), 401);
-  EXPECT_EQ(ask({"GET", "/v1/models", "", "Bearer secret", ""}), 200);
-  EXPECT_EQ(ask({"GET", "/v1/models", "", "", "secret"}), 200);
-  EXPECT_EQ(ask({"GET", "/health", "", "", ""}), 200);
+  EXPECT_EQ(ask({"GET", "/v1/models", "", "", "", ""}), 401);
+  EXPECT_EQ(ask({"GET", "/v1/models", "", "Bearer wrong", "", ""}), 401);
+  EXPECT_EQ(ask({"GET", "/v1/models", "", "Bearer secretsecret", "", ""}), 401);
+  EXPECT_EQ(ask({"POST", "/v1/completions", "{}", "", "", ""}), 401);
+  EXPECT_EQ(ask({"GET", "/v1/models", "", "Bearer secret", "", ""}), 200);
+  EXPECT_EQ(ask({"GET", "/v1/models", "", "", "secret", ""}), 200);
+  EXPECT_EQ(ask({"GET", "/health", "", "", "", ""}), 200);
 }
 
 TEST(ApiData, MetricsCountWhatHappened) {

@@ -16,6 +16,7 @@ struct HttpRequest {
   std::string body;
   std::string authorization;  // header values, "" if absent
   std::string api_key;        // x-api-key
+  std::string if_none_match;
 };
 
 struct HttpResponse {

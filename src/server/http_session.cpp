@@ -36,7 +36,8 @@ std::string whole_response(const HttpResponse& response, bool keep_alive, bool h
     out += fmt::format("{}: {}\r\n", name, value);
   }
   out += fmt::format("Content-Length: {}\r\n\r\n", response.body.size());
-  if (!head_only) out += response.body;
+  // 304 tells the length of what the client has already.
+  if (!head_only && response.status != 304) out += response.body;
   return out;
 }
 
@@ -308,6 +309,7 @@ void Session::dispatch() {
   request.path = path_of(message.target());
   request.authorization = std::string(message[http::field::authorization]);
   request.api_key = std::string(message["x-api-key"]);
+  request.if_none_match = std::string(message[http::field::if_none_match]);
   request.body = std::move(message.body());
 
   outbox_ = std::make_shared<Outbox>();

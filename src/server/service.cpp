@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "server/error_body.h"
 #include "server/generation.h"
+#include "server/web_page.h"
 
 namespace cedra::server {
 namespace {
@@ -181,6 +182,10 @@ void Service::work() {
 
 void Service::answer(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
                      std::chrono::steady_clock::time_point arrival) {
+  if (std::optional<HttpResponse> page = web_page(request)) {
+    reply(exchange, *std::move(page));
+    return;
+  }
   const std::string_view path = without_prefixes(request.path);
   // HEAD asks for the head of what GET gives; the connection leaves out the body.
   const std::string_view method =

@@ -117,7 +117,7 @@ class TestService {
 
   HttpResponse ask(const std::string& method, const std::string& path, std::string body) {
     const auto exchange = std::make_shared<MemoryExchange>();
-    service.answer({method, path, std::move(body), {}, {}}, exchange,
+    service.answer({method, path, std::move(body), {}, {}, {}}, exchange,
                    std::chrono::steady_clock::now());
     return exchange->wait();
   }
