@@ -127,5 +127,22 @@ TEST(Log, LevelsAndStderr) {
   EXPECT_THAT(text, testing::Not(HasSubstr("not shown")));
 }
 
+TEST(Log, EventsAreTextOrJson) {
+  const auto logged = [] {
+    testing::internal::CaptureStderr();
+    log::event(log::Level::kWarning, "a \"b\"\n",
+               {{"path", "/x y"}, {"plain", "z\x01"}, {"count", int64_t{3}}, {"ms", 1.5}});
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(logged(),
+              HasSubstr("warning a \"b\"\\x0a path=\"/x y\" plain=z\\x01 count=3 ms=1.500"));
+  log::set_json(true);
+  const std::string json = logged();
+  log::set_json(false);
+  EXPECT_THAT(json, testing::StartsWith("{\"time\":\"20"));
+  EXPECT_THAT(json, HasSubstr(R"("level":"warning","message":"a \"b\"\u000a","path":"/x y",)"
+                              R"("plain":"z\u0001","count":3,"ms":1.500})"));
+}
+
 }  // namespace
 }  // namespace cedra

@@ -1,12 +1,16 @@
-// The program's log: lines on stderr, one per event. Answers of commands go to stdout, not here.
-// Thin over spdlog, whose headers stay out of the rest of the program. Any thread may log.
+// The program's log: lines on stderr, one per event. Answers of commands go to
+// stdout, not here. Thin over spdlog, whose headers stay out of the rest of the
+// program. Any thread may log.
 #pragma once
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 namespace cedra::log {
 
@@ -19,8 +23,19 @@ std::optional<Level> level_from_name(std::string_view name);
 void set_level(Level level);
 bool enabled(Level level);
 
-// One finished line. Line breaks and other control characters in it are written as \xNN, so that
-// text from clients cannot forge lines.
+// One JSON object per line from now on, instead of text.
+void set_json(bool json);
+
+// A named value of an event.
+struct Field {
+  std::string_view name;
+  std::variant<std::string_view, int64_t, double> value;
+};
+// A line with values: `message name=value ...`, or members of the object.
+void event(Level level, std::string_view message, std::initializer_list<Field> fields);
+
+// One finished line. Line breaks and other control characters in it are written
+// as \xNN, so that text from clients cannot forge lines.
 void write(Level level, std::string_view line);
 
 template <class... Args>
