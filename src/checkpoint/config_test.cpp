@@ -397,10 +397,10 @@ TEST(Config, SizeLimit) {
 TEST(GenerationConfig, ReadsAndDefaults) {
   const Config config = *parse_config(released().dump());
   const auto full = parse_generation_config(
-      R"({"temperature":0.6,"top_p":0.95,"top_k":40,"eos_token_id":[1,7],"other":{}})", config);
+      R"({"temperature":0.6,"top_p":0.7,"top_k":40,"eos_token_id":[1,7],"other":{}})", config);
   ASSERT_TRUE(full.has_value()) << full.error().message;
   EXPECT_EQ(full->temperature, 0.6);
-  EXPECT_EQ(full->top_p, 0.95);
+  EXPECT_EQ(full->top_p, 0.7);
   EXPECT_EQ(full->top_k, 40);
   EXPECT_THAT(full->eos_token_ids, ElementsAre(1, 7));
   const auto empty = parse_generation_config("{}", config);
@@ -410,6 +410,7 @@ TEST(GenerationConfig, ReadsAndDefaults) {
   const auto missing = load_generation_config("/nonexistent", config);
   ASSERT_TRUE(missing.has_value());
   EXPECT_THAT(missing->eos_token_ids, ElementsAre(1));
+  EXPECT_EQ(missing->top_p, 0.95) << "the vendor's advice";
 }
 
 TEST(GenerationConfig, Errors) {
