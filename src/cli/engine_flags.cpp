@@ -13,13 +13,13 @@
 namespace cedra::cli {
 
 void add_engine_flags(CLI::App& app, EngineFlags& flags) {
-  app.add_option("model", flags.folder, "checkpoint folder")->required();
+  app.add_option("model,--model,--model-path", flags.folder, "checkpoint folder")->required();
   engine::Options& o = flags.options;
   app.add_option("--isa", o.isa,
                  "kernel level: oracle, avx2, avx512, amx (default: the best here)");
   app.add_option("--threads", o.threads, "worker threads (default: one per usable core)")
       ->check(CLI::Range(0, 1024));
-  app.add_option("--max-model-len", o.max_model_len,
+  app.add_option("--max-model-len,--context-length", o.max_model_len,
                  "context: prompt and answer together (default: the checkpoint's)");
   app.add_option("--max-num-seqs", o.max_num_seqs, "requests that run at once")
       ->capture_default_str();
@@ -60,17 +60,20 @@ Result<engine::Options> engine_options(const EngineFlags& flags) {
   return options;
 }
 
-Result<engine::Loaded> open_engine(const EngineFlags& flags, Interrupt* interrupt) {
+Result<engine::Loaded> open_engine(
+    const EngineFlags& flags, Interrupt* interrupt,
+    const std::function<void(std::string_view stage, int64_t percent)>& progress) {
   CEDRA_ASSIGN(const engine::Options options, engine_options(flags));
   ProgressLine line;
   Result<engine::Loaded> loaded =
       engine::load(flags.folder, options,
-                   [&line, interrupt](std::string_view stage, int64_t done, int64_t total) {
+                   [&](std::string_view stage, int64_t done, int64_t total) {
                      if (interrupt != nullptr && interrupt->taken()) {
                        line.clear();
                        std::_Exit(130);  // nothing has been written that would need an orderly end
                      }
                      const int64_t percent = total > 0 ? done * 100 / total : 0;
+                     if (progress) progress(stage, percent);
                      line.show(fmt::format("loading: {} {} %", stage, percent));
                    });
   line.clear();

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -26,8 +27,10 @@ Result<engine::Options> engine_options(const EngineFlags& flags);
 class Interrupt;
 
 // Loads, with progress and warnings on stderr. Ctrl-C while loading ends the program, also where
-// `interrupt` keeps it from doing so by itself.
-Result<engine::Loaded> open_engine(const EngineFlags& flags, Interrupt* interrupt = nullptr);
+// `interrupt` keeps it from doing so by itself. `progress` hears stages and percents, too.
+Result<engine::Loaded> open_engine(
+    const EngineFlags& flags, Interrupt* interrupt = nullptr,
+    const std::function<void(std::string_view stage, int64_t percent)>& progress = {});
 
 struct SamplingFlags {
   std::optional<double> temperature, top_p, min_p;

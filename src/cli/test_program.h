@@ -17,8 +17,9 @@ struct Ran {
   std::string output;  // standard output and error
 };
 
-inline Ran run(const std::string& arguments) {
-  const std::string command = std::string(CEDRA_BINARY) + " " + arguments + " 2>&1";
+// `environment`: "NAME=value ..." in front of the command.
+inline Ran run_with(const std::string& environment, const std::string& arguments) {
+  const std::string command = environment + " " + CEDRA_BINARY + " " + arguments + " 2>&1";
   Ran result;
   std::FILE* pipe = ::popen(command.c_str(), "r");
   if (pipe == nullptr) return result;
@@ -30,6 +31,8 @@ inline Ran run(const std::string& arguments) {
   if (WIFEXITED(status)) result.status = WEXITSTATUS(status);
   return result;
 }
+
+inline Ran run(const std::string& arguments) { return run_with("", arguments); }
 
 inline std::string file_with(const std::string& name, const std::string& text) {
   const std::string path =

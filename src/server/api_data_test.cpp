@@ -7,6 +7,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "server/routes.h"
+#include "server/test_schema.h"
 #include "server/test_server.h"
 #include "text/json_value.h"
 
@@ -85,6 +87,29 @@ std::vector<std::string> events_of(const std::string& stream) {
   return out;
 }
 
+// Everything that goes out fits the OpenAPI document: whole answers, each event, errors.
+void check_schemas(const std::string& path, const HttpResponse& response,
+                   const std::vector<std::string>& events) {
+  const Schemas& schemas = Schemas::get();
+  for (const auto& [known, item] : schemas.document().find("paths")->members()) {
+    if (without_prefixes(known) != without_prefixes(path)) continue;
+    const JsonValue* responses = item.members().front().second.find("responses");
+    const JsonValue* kind = responses->find(response.status == 200 ? "200" : "default");
+    const JsonValue* content = kind == nullptr ? nullptr : kind->find("content");
+    const JsonValue* type = content == nullptr ? nullptr : content->find(response.content_type);
+    ASSERT_NE(type, nullptr) << path << " " << response.status << " " << response.content_type;
+    const JsonValue& schema = *type->find("schema");
+    if (response.content_type == "application/json") {
+      EXPECT_EQ(schemas.check(parsed(response.body), schema), "");
+    }
+    for (const std::string& event : events) {
+      if (event == "\"[DONE]\"") continue;
+      EXPECT_EQ(schemas.check(parsed(event), schema), "") << event;
+    }
+    return;
+  }
+}
+
 void run_case(const JsonValue& test) {
   TestOptions options;
   options.script = text_or(test, "script", "Hello");
@@ -100,8 +125,11 @@ void run_case(const JsonValue& test) {
                                             text_or(test, "path", "/v1/chat/completions"), sent);
   EXPECT_LT(cpu_seconds() - start, kQuick);
   EXPECT_EQ(response.status, integer_or(test, "status", 200)) << response.body;
+  const std::vector<std::string> got = response.content_type == "text/event-stream"
+                                           ? events_of(response.body)
+                                           : std::vector<std::string>();
+  check_schemas(text_or(test, "path", "/v1/chat/completions"), response, got);
   if (const JsonValue* events = test.find("events")) {
-    const std::vector<std::string> got = events_of(response.body);
     for (size_t i = 0; i < std::max(got.size(), events->items().size()); ++i) {
       const std::string expected =
           i < events->items().size() ? text::python_json(events->items()[i]) : "(nothing)";

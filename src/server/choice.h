@@ -37,7 +37,8 @@ class Choice {
   virtual void end(const engine::Finish& finish, std::string& out) = 0;
   // Instead of end(): what tells a stream's reader that the request failed.
   virtual void fail(const Error& error, std::string& out);
-  virtual void prompt_logprobs(std::span<const engine::Token> /*tokens*/) {}
+  // Before the first token, if they are wanted.
+  virtual void prompt_logprobs(std::span<const engine::Token> /*tokens*/, std::string& /*out*/) {}
   // Not streamed: the finished choice object of a completion, or the whole body of the routes that
   // have one choice only (messages, responses).
   virtual void render(JsonWriter& json) const = 0;

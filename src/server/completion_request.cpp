@@ -1,6 +1,7 @@
 // Field by field; null counts as absent, unknown fields are ignored.
 #include "server/completion_request.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -84,6 +85,11 @@ Result<JsonValue> read_object(std::string_view body) {
   return value;
 }
 
+Result<> check_count(std::string_view name, size_t count, size_t most) {
+  if (count <= most) return {};
+  return err(Code::kInvalid, "{} may have at most {} entries, got {}", name, most, count);
+}
+
 Result<int32_t> token_id(std::string_view name, const JsonValue& value) {
   const std::optional<int64_t> id = value.is_integer() ? value.as_int64() : std::nullopt;
   if (!id || *id < 0 || *id > std::numeric_limits<int32_t>::max()) {
@@ -163,6 +169,7 @@ Result<std::vector<std::pair<int32_t, double>>> read_logit_bias(const JsonValue*
   if (!value->is_object()) {
     return Fields::wrong("logit_bias", "an object from token ids to numbers", *value);
   }
+  CEDRA_TRY(check_count("logit_bias", value->members().size(), text::kMaxLogitBias));
   for (const auto& [key, bias] : value->members()) {
     int32_t id = 0;
     const auto [end, failure] = std::from_chars(key.data(), key.data() + key.size(), id);
@@ -178,7 +185,8 @@ Result<std::vector<std::pair<int32_t, double>>> read_logit_bias(const JsonValue*
   return out;
 }
 
-Result<> read_sampling(const Fields& in, text::RequestFields& out) {
+// `least_tokens`: 0 where the prompt alone may be what is wanted.
+Result<> read_sampling(const Fields& in, int64_t least_tokens, text::RequestFields& out) {
   CEDRA_TRY(in.number("temperature", 0, 2, out.temperature));
   CEDRA_TRY(in.number("top_p", 0, 1, out.top_p));
   if (out.top_p && *out.top_p == 0) {
@@ -191,11 +199,12 @@ Result<> read_sampling(const Fields& in, text::RequestFields& out) {
   constexpr int64_t kMany = int64_t{1} << 31;
   CEDRA_TRY(in.integer("top_k", -1, kMany, out.top_k));
   CEDRA_TRY(in.integer("min_tokens", 0, kMany, out.min_tokens));
-  CEDRA_TRY(in.integer("max_tokens", 1, kMany, out.max_tokens));
+  CEDRA_TRY(in.integer("max_tokens", least_tokens, kMany, out.max_tokens));
   CEDRA_TRY(in.integer("seed", 0, std::numeric_limits<int64_t>::max(), out.seed));
   CEDRA_TRY(in.boolean("ignore_eos", out.ignore_eos));
   if (const JsonValue* ids = in.find("stop_token_ids")) {
     if (!ids->is_array()) return Fields::wrong("stop_token_ids", "a list of token ids", *ids);
+    CEDRA_TRY(check_count("stop_token_ids", ids->items().size(), text::kMaxStopTokenIds));
     CEDRA_ASSIGN(out.stop_token_ids, token_ids("stop_token_ids", *ids));
   }
   CEDRA_ASSIGN(out.logit_bias, read_logit_bias(in.find("logit_bias")));
@@ -230,10 +239,29 @@ Result<> check_fields(const text::RequestFields& fields, size_t prompts,
   return {};
 }
 
+bool is_known_completion_field(std::string_view name) {
+  static constexpr std::string_view kNames[] = {
+      "model",      "prompt",         "suffix",         "add_special_tokens",
+      "echo",       "stream",         "stream_options", "return_token_ids",
+      "n",          "best_of",        "logprobs",       "prompt_logprobs",
+      "priority",   "cache_salt",     "stop",           "temperature",
+      "top_p",      "top_k",          "min_p",          "presence_penalty",
+      "seed",       "min_tokens",     "max_tokens",     "frequency_penalty",
+      "ignore_eos", "stop_token_ids", "logit_bias",     "repetition_penalty"};
+  return std::ranges::find(kNames, name) != std::end(kNames);
+}
+
 Result<CompletionRequest> parse_completion(std::string_view body, const RequestLimits& limits) {
   CEDRA_ASSIGN(const JsonValue object, read_object(body));
   const Fields in(object);
   CompletionRequest out;
+  for (const auto& [name, value] : object.members()) {
+    constexpr size_t kMost = 32;
+    constexpr size_t kLongest = 40;
+    if (!value.is_null() && !is_known_completion_field(name) && out.ignored.size() < kMost) {
+      out.ignored.push_back(name.substr(0, kLongest));
+    }
+  }
   std::optional<std::string> model, salt;
   CEDRA_TRY(in.text("model", model));
   out.fields.model = model.value_or("");
@@ -255,7 +283,7 @@ Result<CompletionRequest> parse_completion(std::string_view body, const RequestL
   std::optional<int64_t> n, best_of, logprobs, prompt_logprobs, priority;
   CEDRA_TRY(in.integer("n", 1, limits.max_choices, n));
   out.fields.n = n.value_or(1);
-  CEDRA_TRY(in.integer("best_of", 0, limits.max_choices, best_of));
+  CEDRA_TRY(in.integer("best_of", 1, limits.max_choices, best_of));
   if (best_of && *best_of != out.fields.n && *best_of > 1) {
     return err(Code::kUnsupported,
                "best_of is not supported; ask for n choices and pick one yourself");
@@ -270,12 +298,10 @@ Result<CompletionRequest> parse_completion(std::string_view body, const RequestL
   CEDRA_TRY(in.text("cache_salt", salt));
   out.fields.cache_salt = salt.value_or("");
   CEDRA_ASSIGN(out.fields.stop, read_stop(in.find("stop"), limits));
-  CEDRA_TRY(read_sampling(in, out.fields));
+  CEDRA_TRY(read_sampling(in, out.echo ? 0 : 1, out.fields));
   CEDRA_TRY(check_fields(out.fields, out.prompts.size(), limits));
-  if (out.echo) {
-    return err(Code::kUnsupported,
-               "echo is not supported; put the prompt in front of the answer yourself, and ask for "
-               "prompt_logprobs if you want its log probabilities");
+  if (out.echo && out.suffix) {
+    return err(Code::kInvalid, "echo and suffix exclude each other: the prompt is a template then");
   }
   if (out.prompt_logprobs >= 0 && out.fields.stream) {
     return err(Code::kInvalid, "prompt_logprobs cannot be streamed; set stream to false");

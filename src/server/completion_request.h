@@ -23,11 +23,15 @@ struct CompletionRequest {
   std::vector<CompletionPrompt> prompts;  // at least one
   std::optional<std::string> suffix;      // fill in the middle
   bool add_special_tokens = true;         // put BOS in front of text prompts
-  bool echo = false;
-  int logprobs = -1;  // -1 = none
+  bool echo = false;                      // begin the answer with the prompt
+  int logprobs = -1;                      // -1 = none
   int prompt_logprobs = -1;
   text::RequestFields fields;
+  std::vector<std::string> ignored;  // names of members of the body that mean nothing here
 };
+
+// Whether a member of a /v1/completions body means something.
+bool is_known_completion_field(std::string_view name);
 
 struct TokenizeRequest {
   std::optional<std::string> prompt;  // absent: `messages`, read by the chat code

@@ -134,7 +134,8 @@ bool Generation::on_token(size_t choice, const engine::Token& token) {
 
 void Generation::on_prompt_logprobs(size_t choice, std::span<const engine::Token> tokens) {
   const std::lock_guard lock(mutex_);
-  choices_[choice]->prompt_logprobs(tokens);
+  choices_[choice]->prompt_logprobs(tokens, events_);
+  deliver_locked();
 }
 
 void Generation::on_finish(size_t choice, const engine::Finish& finish) {
@@ -150,7 +151,7 @@ void Generation::on_finish(size_t choice, const engine::Finish& finish) {
       metrics_->decode.observe(seconds_between(times_[choice].first_token, now));
     }
     ++finished_;
-    usage_.completion_tokens += finish.usage.completion_tokens;
+    if (!plan_.prompt_only) usage_.completion_tokens += finish.usage.completion_tokens;
     usage_.drafts.drafted += finish.usage.drafts.drafted;
     usage_.drafts.verified += finish.usage.drafts.verified;
     usage_.drafts.accepted += finish.usage.drafts.accepted;

@@ -17,6 +17,10 @@ struct HttpRequest {
   std::string authorization;  // header values, "" if absent
   std::string api_key;        // x-api-key
   std::string if_none_match;
+  std::string origin{};       // of the web page that asks, if one does
+  std::string host{};
+  std::string id{};      // the client's x-request-id, or one made here
+  std::string remote{};  // address of the client
 };
 
 struct HttpResponse {
@@ -31,6 +35,9 @@ struct HttpResponse {
 class Exchange {
  public:
   virtual ~Exchange() = default;
+
+  // A header of the response to come, whichever way it goes.
+  virtual void add_header(std::string_view name, std::string_view value) = 0;
 
   // The whole response at once.
   virtual void respond(HttpResponse response) = 0;

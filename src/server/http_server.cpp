@@ -1,12 +1,12 @@
 // Listening, accepting and stopping. A connection's life is in http_session.cpp.
 #include "server/http_server.h"
 
-#include <spdlog/spdlog.h>
-
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <random>
 
+#include "base/log.h"
 #include "server/http_session.h"
 
 namespace cedra::server {
@@ -30,7 +30,7 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
       if (!acceptor.is_open()) return;
       if (error) {
         // Out of file descriptors, most likely: connections that end will free some.
-        spdlog::warn("cannot accept a connection: {}", error.message());
+        log::warning("cannot accept a connection: {}", error.message());
         retry.expires_after(std::chrono::milliseconds(100));
         retry.async_wait([this](error_code stopped) {
           if (!stopped && acceptor.is_open()) accept();
@@ -41,6 +41,8 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
       const auto session = std::make_shared<Session>(std::move(socket), core);
       if (full) {
         session->refuse(503, "too many connections; try again later");
+      } else if (core->per_address[session->remote()] > core->limits.connections_per_address) {
+        session->refuse(429, "too many connections from this address; close some");
       } else {
         session->start();
       }
@@ -99,6 +101,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::listen(const std::string& host, 
   auto impl = std::make_shared<Impl>();
   impl->core->limits = limits;
   impl->core->handler = std::move(handler);
+  impl->core->id_base = fmt::format("{:08x}", std::random_device()());
   error_code error;
   const auto address =
       asio::ip::make_address(host == "localhost" ? std::string("127.0.0.1") : host, error);
@@ -121,11 +124,13 @@ uint16_t HttpServer::port() const { return impl_->port; }
 void HttpServer::run() { impl_->core->io.run(); }
 
 void HttpServer::on_signal(std::function<void()> callback) {
-  impl_->on_signal = std::move(callback);
-  error_code ignored;
-  impl_->signals.add(SIGINT, ignored);
-  impl_->signals.add(SIGTERM, ignored);
-  impl_->wait_signal();
+  asio::post(impl_->core->io, [impl = impl_.get(), callback = std::move(callback)]() mutable {
+    impl->on_signal = std::move(callback);
+    error_code ignored;
+    impl->signals.add(SIGINT, ignored);
+    impl->signals.add(SIGTERM, ignored);
+    impl->wait_signal();
+  });
 }
 
 void HttpServer::stop_accepting() {

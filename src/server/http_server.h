@@ -24,6 +24,8 @@ struct HttpLimits {
   size_t outbox_bytes = size_t{1} << 20;
   int send_buffer_bytes = 256 << 10;  // SO_SNDBUF
   int64_t connections = 2048;
+  int64_t connections_per_address = 512;
+  bool access_log = true;  // a line for each request
   std::chrono::milliseconds header_timeout{30'000};
   std::chrono::milliseconds body_timeout{120'000};
   std::chrono::milliseconds idle_timeout{75'000};   // between requests of one connection

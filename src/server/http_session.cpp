@@ -3,14 +3,16 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/http/read.hpp>
 
+#include "base/log.h"
 #include "server/error_body.h"
+#include "server/routes.h"
 
 namespace cedra::server {
 namespace {
@@ -30,8 +32,10 @@ std::string response_head(int status, std::string_view content_type, bool keep_a
   return head;
 }
 
-std::string whole_response(const HttpResponse& response, bool keep_alive, bool head_only) {
+std::string whole_response(const HttpResponse& response, std::string_view headers, bool keep_alive,
+                           bool head_only) {
   std::string out = response_head(response.status, response.content_type, keep_alive);
+  out += headers;
   for (const auto& [name, value] : response.headers) {
     out += fmt::format("{}: {}\r\n", name, value);
   }
@@ -51,6 +55,26 @@ std::string path_of(std::string_view target) {
   }
   const std::string_view path = target.substr(0, target.find_first_of("?#"));
   return path.empty() ? "/" : std::string(path);
+}
+
+// A client's own id, if it can stand in a header and a log line; else "".
+std::string request_id(std::string_view given) {
+  constexpr size_t kLongest = 128;
+  const bool fine = given.size() <= kLongest && std::ranges::all_of(given, [](char c) {
+                      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                             (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' || c == ':';
+                    });
+  return fine ? std::string(given) : std::string();
+}
+
+// A path for the log: short, ASCII.
+std::string printable(std::string_view path) {
+  constexpr size_t kLongest = 200;
+  std::string out(path.substr(0, kLongest));
+  for (char& c : out) {
+    if (c < 0x20 || c == 0x7F) c = '?';
+  }
+  return out;
 }
 
 // Keeps the outbox, the session and the I/O core reachable from whoever answers.
@@ -82,10 +106,18 @@ class SessionExchange final : public Exchange {
     }
   }
 
+  void add_header(std::string_view name, std::string_view value) override {
+    const std::lock_guard lock(outbox_->mutex);
+    outbox_->headers.append(name).append(": ").append(value).append("\r\n");
+  }
+
   void respond(HttpResponse response) override {
     std::unique_lock lock(outbox_->mutex);
     if (outbox_->finished || outbox_->started) return;
-    outbox_->pending = whole_response(response, outbox_->keep_alive, outbox_->head_only);
+    outbox_->pending =
+        whole_response(response, outbox_->headers, outbox_->keep_alive, outbox_->head_only);
+    outbox_->status = response.status;
+    outbox_->body_bytes = response.body.size();
     outbox_->started = outbox_->finished = true;
     schedule(lock);
   }
@@ -95,8 +127,10 @@ class SessionExchange final : public Exchange {
     if (outbox_->finished || outbox_->started) return;
     outbox_->started = outbox_->events = true;
     outbox_->keep_alive_event = keep_alive;
+    outbox_->status = 200;
     if (!outbox_->chunked) outbox_->keep_alive = false;
     outbox_->pending = response_head(200, "text/event-stream; charset=utf-8", outbox_->keep_alive);
+    outbox_->pending += outbox_->headers;
     outbox_->pending += "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n";
     outbox_->pending += outbox_->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n";
     schedule(lock);
@@ -113,6 +147,7 @@ class SessionExchange final : public Exchange {
     }
     if (outbox_->chunked) outbox_->pending += fmt::format("{:x}\r\n", events.size());
     outbox_->pending += events;
+    outbox_->body_bytes += events.size();
     if (outbox_->chunked) outbox_->pending += "\r\n";
     schedule(lock);
     return true;
@@ -171,6 +206,10 @@ Session::Session(asio::ip::tcp::socket socket, std::shared_ptr<IoCore> core)
       stream_(std::move(socket)),
       hangup_timer_(core_->io),
       comment_timer_(core_->io) {
+  error_code unknown;
+  const auto peer = stream_.socket().remote_endpoint(unknown);
+  if (!unknown) remote_ = peer.address().to_string();
+  ++core_->per_address[remote_];
   core_->sessions.insert(this);
   core_->connections.fetch_add(1, std::memory_order_relaxed);
 }
@@ -178,6 +217,8 @@ Session::Session(asio::ip::tcp::socket socket, std::shared_ptr<IoCore> core)
 Session::~Session() {
   release_body();
   core_->sessions.erase(this);
+  const auto count = core_->per_address.find(remote_);
+  if (--count->second == 0) core_->per_address.erase(count);
   core_->connections.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -205,7 +246,9 @@ void Session::close() {
   error_code ignored;
   stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
   stream_.close();
-  if (busy()) client_gone();
+  if (!busy()) return;
+  log_access();
+  client_gone();
 }
 
 void Session::read_header(std::chrono::milliseconds timeout) {
@@ -218,20 +261,26 @@ void Session::read_header(std::chrono::milliseconds timeout) {
       [self = shared_from_this()](error_code error, size_t) { self->on_header(error); });
 }
 
-void Session::on_header(error_code error) {
-  if (closed_) return;
+// What went wrong while a request was read: the client's fault is told, the rest is no request.
+void Session::read_failed(error_code error) {
+  const bool malformed =
+      error.category() == http::make_error_code(http::error::bad_version).category() &&
+      error != http::error::end_of_stream && error != http::error::partial_message;
   if (error == http::error::body_limit) {
     refuse(413, fmt::format("the body may have at most {} bytes", core_->limits.body_bytes));
   } else if (error == http::error::header_limit) {
     refuse(431, fmt::format("the header may have at most {} bytes", core_->limits.header_bytes));
-  } else if (error == beast::error::timeout) {
-    close();
-  } else if (error &&
-             error.category() == http::make_error_code(http::error::bad_version).category() &&
-             error != http::error::end_of_stream && error != http::error::partial_message) {
+  } else if (malformed) {
     refuse(400, fmt::format("malformed HTTP request: {}", error.message()));
-  } else if (error) {
+  } else {
     close();
+  }
+}
+
+void Session::on_header(error_code error) {
+  if (closed_) return;
+  if (error) {
+    read_failed(error);
   } else if (beast::iequals(parser_->get()[http::field::expect], "100-continue") &&
              parser_->get().version() >= 11) {
     sending_ = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -279,16 +328,8 @@ void Session::release_body() {
 
 void Session::on_body(error_code error) {
   if (closed_) return;
-  if (error == http::error::body_limit) {
-    refuse(413, fmt::format("the body may have at most {} bytes", core_->limits.body_bytes));
-  } else if (error == beast::error::timeout) {
-    close();
-  } else if (error &&
-             error.category() == http::make_error_code(http::error::bad_version).category() &&
-             error != http::error::end_of_stream && error != http::error::partial_message) {
-    refuse(400, fmt::format("malformed HTTP request: {}", error.message()));
-  } else if (error) {
-    close();
+  if (error) {
+    read_failed(error);
   } else if (!count_body()) {
     parser_.reset();
     release_body();
@@ -310,9 +351,20 @@ void Session::dispatch() {
   request.authorization = std::string(message[http::field::authorization]);
   request.api_key = std::string(message["x-api-key"]);
   request.if_none_match = std::string(message[http::field::if_none_match]);
+  request.origin = std::string(message[http::field::origin]);
+  request.host = std::string(message[http::field::host]);
+  request.remote = remote_;
   request.body = std::move(message.body());
+  id_ = request_id(message["x-request-id"]);
+  if (id_.empty()) id_ = fmt::format("req_{}{:08x}", core_->id_base, core_->next_id++);
+  request.id = id_;
+  method_ = request.method;
+  path_ = printable(request.path);
+  started_ = std::chrono::steady_clock::now();
 
   outbox_ = std::make_shared<Outbox>();
+  // The two names under which clients look for it.
+  outbox_->headers = fmt::format("x-request-id: {}\r\nrequest-id: {}\r\n", id_, id_);
   outbox_->chunked = message.version() >= 11;
   outbox_->head_only = message.method() == http::verb::head;
   outbox_->keep_alive = message.keep_alive() && !core_->draining;
@@ -405,7 +457,7 @@ void Session::flush() {
     if (!writing_ && !slow) sending_ = std::exchange(outbox_->pending, {});
   }
   if (slow) {
-    spdlog::info("a client reads its stream too slowly; its request is cancelled");
+    log::info("a client reads its stream too slowly; request {} is cancelled", id_);
     close();
     return;
   }
@@ -442,7 +494,27 @@ void Session::on_written(error_code error) {
   flush();
 }
 
+// One line per request, whether it was answered or left.
+void Session::log_access() {
+  if (!core_->limits.access_log) return;
+  const std::lock_guard lock(outbox_->mutex);
+  const std::chrono::duration<double, std::milli> took =
+      std::chrono::steady_clock::now() - started_;
+  constexpr int kLeft = 499;
+  const bool left = closed_ || outbox_->status == 0;
+  log::event(log::Level::kInfo, "request",
+             {{"id", id_},
+              {"remote", remote_},
+              {"method", method_},
+              {"path", path_},
+              {"status", int64_t{left ? kLeft : outbox_->status}},
+              {"request_bytes", static_cast<int64_t>(body_bytes_)},
+              {"response_bytes", static_cast<int64_t>(outbox_->body_bytes)},
+              {"ms", took.count()}});
+}
+
 void Session::response_done() {
+  log_access();
   const bool keep_alive = outbox_->keep_alive && !closing_ && !core_->draining;
   outbox_.reset();
   release_body();
@@ -457,10 +529,13 @@ void Session::response_done() {
 
 void Session::refuse(int status, const std::string& message) {
   if (closed_ || writing_) return;
-  const Code code = status == 503 ? Code::kUnavailable : Code::kInvalid;
-  HttpResponse response = error_response(Error{code, message});
-  response.status = status;
-  sending_ = whole_response(response, false, false);
+  const Api api = parser_ ? api_of(path_of(parser_->get().target())) : Api::kChat;
+  const HttpResponse response = error_response(Error{Code::kInvalid, message}, api, status);
+  sending_ = whole_response(response, {}, false, false);
+  if (core_->limits.access_log) {
+    log::event(log::Level::kInfo, "refused",
+               {{"remote", remote_}, {"status", int64_t{status}}, {"reason", message}});
+  }
   writing_ = true;
   stream_.expires_after(core_->limits.write_timeout);
   asio::async_write(

@@ -16,6 +16,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 
 #include "server/http_server.h"
 
@@ -29,9 +30,12 @@ struct IoCore {
   HttpLimits limits;
   HttpServer::Handler handler;
   std::atomic<int64_t> connections{0};
-  std::set<Session*> sessions;  // I/O thread only
-  bool draining = false;        // I/O thread only
-  size_t body_bytes = 0;        // of all requests under way; I/O thread only
+  std::set<Session*> sessions;                           // I/O thread only
+  std::unordered_map<std::string, int64_t> per_address;  // connections; I/O thread only
+  std::string id_base;                                   // of request ids: random, one per process
+  uint64_t next_id = 0;                                  // I/O thread only
+  bool draining = false;                                 // I/O thread only
+  size_t body_bytes = 0;  // of all requests under way; I/O thread only
 };
 
 // The response of one request on its way out.
@@ -47,6 +51,9 @@ struct Outbox {
   bool chunked = false;          // HTTP/1.1: chunked framing for events
   bool keep_alive = false;       // of this response
   bool head_only = false;        // HEAD: the body's length, but not the body
+  std::string headers;           // lines that the response gets besides its own
+  int status = 0;                // of the response, once it is decided
+  size_t body_bytes = 0;         // of the response, so far
   std::string keep_alive_event;  // sent when an event stream was silent for a while
   std::function<void()> on_gone;
 };
@@ -65,9 +72,11 @@ class Session : public std::enable_shared_from_this<Session> {
   void flush();
   // A canned response for what never becomes a request; the connection ends after it.
   void refuse(int status, const std::string& message);
+  const std::string& remote() const { return remote_; }
 
  private:
   void read_header(std::chrono::milliseconds timeout);
+  void read_failed(boost::system::error_code error);
   void on_header(boost::system::error_code error);
   void read_body();
   void read_more_body();
@@ -82,6 +91,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void arm_comment();
   void client_gone();
   void on_written(boost::system::error_code error);
+  void log_access();
   void response_done();
   void linger();
   void discard();
@@ -99,7 +109,11 @@ class Session : public std::enable_shared_from_this<Session> {
   boost::asio::steady_timer hangup_timer_;
   boost::asio::steady_timer comment_timer_;
   size_t body_bytes_ = 0;  // this session's part of IoCore::body_bytes
-  bool quiet_ = true;      // nothing sent since the comment timer was armed
+  std::string remote_;     // the client's address
+  // Of the request under way, for the log.
+  std::string id_, method_, path_;
+  std::chrono::steady_clock::time_point started_;
+  bool quiet_ = true;  // nothing sent since the comment timer was armed
 };
 
 std::string status_text(int status);

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "server/error_body.h"
+#include "text/special_tokens.h"
 
 namespace cedra::server {
 namespace {
@@ -47,7 +48,9 @@ Result<engine::SamplingParams> sampling_of(const text::RequestFields& fields, in
     out.logit_bias.emplace_back(id, static_cast<float>(bias));
   }
   out.stop_token_ids = fields.stop_token_ids;
-  const int64_t wanted = fields.max_tokens.value_or(fallback > 0 ? fallback : room);
+  // 0: of the prompt alone; the engine makes one token in any case.
+  const int64_t wanted =
+      std::max<int64_t>(fields.max_tokens.value_or(fallback > 0 ? fallback : room), 1);
   out.max_tokens = std::min(wanted, room);
   out.min_tokens = fields.min_tokens.value_or(0);
   if (out.min_tokens > wanted) {
@@ -174,12 +177,21 @@ Result<Plan> plan_completion(std::string_view body, const ModelContext& model) {
       ids = model.tokenizer->encode(std::span<const text::Segment>(encoded.segments));
     }
     if (ids.empty()) return err(Code::kInvalid, "prompt is empty");
+    const bool bos_added =
+        !prompt.is_ids && request.add_special_tokens && !prompt.text.starts_with(text::kBosText);
+    plan.echo_from.push_back(bos_added ? 1 : 0);
     CEDRA_TRY(check_ids(ids, "prompt", model.info.vocab_size));
     plan.prompts.push_back(std::move(ids));
   }
   CEDRA_ASSIGN(plan.sampling, sampling_of(fields, kDefaultCompletionTokens, plan.prompts, model));
   plan.sampling.top_logprobs = request.logprobs;
-  plan.sampling.prompt_logprobs = request.prompt_logprobs;
+  plan.echo = request.echo;
+  plan.prompt_logprobs = request.prompt_logprobs >= 0;
+  plan.prompt_only = fields.max_tokens == 0;
+  // Who wants the prompt back and log probabilities wants the prompt's as well.
+  plan.sampling.prompt_logprobs =
+      request.echo ? std::max(request.prompt_logprobs, request.logprobs) : request.prompt_logprobs;
+  plan.ignored = request.ignored;
   plan.stream = fields.stream;
   plan.include_usage = fields.include_usage.value_or(false);
   plan.return_token_ids = fields.return_token_ids;

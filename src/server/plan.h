@@ -50,6 +50,12 @@ struct Plan {
   engine::SamplingParams sampling;  // seed absent: to be drawn; choice i uses seed + i
   text::ParserOptions parser;       // all but completions; make_id is the renderer's
   std::vector<std::string> stop;    // completions
+  // Completions: the answer begins with the prompt, from this token of it on (behind a BOS that the
+  // client did not write).
+  bool echo = false;
+  std::vector<size_t> echo_from;  // per prompt
+  bool prompt_logprobs = false;   // send them
+  bool prompt_only = false;       // max_tokens 0: the token that the engine must make is not shown
   int priority = 0;
   std::string cache_salt;
   std::vector<std::string> warnings;

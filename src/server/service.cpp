@@ -1,68 +1,22 @@
-// One table of routes; handlers below it.
+// What each route does. The table of routes is in routes.h.
 #include "server/service.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <random>
 
 #include "base/log.h"
 #include "server/error_body.h"
 #include "server/generation.h"
+#include "server/openapi.h"
+#include "server/origin.h"
+#include "server/routes.h"
 #include "server/web_page.h"
 
 namespace cedra::server {
 namespace {
-
-enum class Route {
-  kHealth,
-  kPing,
-  kVersion,
-  kMetrics,
-  kModels,
-  kChat,
-  kCompletions,
-  kResponses,
-  kMessages,
-  kCountTokens,
-  kTokenize,
-  kDetokenize
-};
-
-struct RouteRow {
-  std::string_view method;
-  std::string_view path;  // after the prefixes
-  Route route;
-  bool open;  // needs no API key
-};
-
-constexpr std::array<RouteRow, 12> kRoutes{{
-    {"GET", "/health", Route::kHealth, true},
-    {"GET", "/ping", Route::kPing, true},
-    {"GET", "/version", Route::kVersion, true},
-    {"GET", "/metrics", Route::kMetrics, true},
-    {"GET", "/models", Route::kModels, false},
-    {"POST", "/chat/completions", Route::kChat, false},
-    {"POST", "/completions", Route::kCompletions, false},
-    {"POST", "/responses", Route::kResponses, false},
-    {"POST", "/messages", Route::kMessages, false},
-    {"POST", "/messages/count_tokens", Route::kCountTokens, false},
-    {"POST", "/tokenize", Route::kTokenize, false},
-    {"POST", "/detokenize", Route::kDetokenize, false},
-}};
-
-// Clients keep the base URLs of other services: "/v1", "/beta", "/beta/v1" and so on.
-std::string_view without_prefixes(std::string_view path) {
-  static constexpr std::array<std::string_view, 3> kPrefixes{"/beta", "/anthropic", "/v1"};
-  for (const std::string_view prefix : kPrefixes) {
-    if (path.starts_with(prefix) && path.size() > prefix.size() && path[prefix.size()] == '/') {
-      path.remove_prefix(prefix.size());
-    }
-  }
-  if (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
-  return path;
-}
 
 // Compares in time that depends on the lengths only.
 bool same_secret(std::string_view given, std::string_view expected) {
@@ -93,34 +47,6 @@ int64_t system_seconds() {
       .count();
 }
 
-std::string_view id_prefix(Api api) {
-  switch (api) {
-    case Api::kChat:
-      return "chatcmpl-";
-    case Api::kCompletions:
-      return "cmpl-";
-    case Api::kResponses:
-      return "resp_";
-    case Api::kMessages:
-      break;
-  }
-  return "msg_";
-}
-
-std::string_view route_name(Api api) {
-  switch (api) {
-    case Api::kChat:
-      return "/v1/chat/completions";
-    case Api::kCompletions:
-      return "/v1/completions";
-    case Api::kResponses:
-      return "/v1/responses";
-    case Api::kMessages:
-      break;
-  }
-  return "/v1/messages";
-}
-
 HttpResponse json_response(std::string body) {
   HttpResponse response;
   response.body = std::move(body);
@@ -130,7 +56,10 @@ HttpResponse json_response(std::string body) {
 }  // namespace
 
 Service::Service(engine::Engine& engine, const text::Tokenizer& tokenizer, ServiceOptions options)
-    : engine_(&engine), tokenizer_(&tokenizer), options_(std::move(options)) {
+    : engine_(&engine),
+      tokenizer_(&tokenizer),
+      options_(std::move(options)),
+      rate_(options_.requests_per_minute) {
   if (!options_.random) options_.random = system_random();
   if (!options_.now) options_.now = system_seconds;
   model_.tokenizer = tokenizer_;
@@ -160,6 +89,9 @@ void Service::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
     answer(request, exchange, arrival);
     return;
   }
+  if (options_.log_prompts) {
+    log::event(log::Level::kInfo, "body", {{"id", request.id}, {"body", request.body}});
+  }
   const std::lock_guard lock(mutex_);
   if (quit_) return;
   jobs_.push_back({std::move(request), std::move(exchange), arrival});
@@ -187,17 +119,10 @@ void Service::answer(const HttpRequest& request, const std::shared_ptr<Exchange>
     return;
   }
   const std::string_view path = without_prefixes(request.path);
-  // HEAD asks for the head of what GET gives; the connection leaves out the body.
-  const std::string_view method =
-      request.method == "HEAD" ? std::string_view("GET") : std::string_view(request.method);
-  const Api api = path.starts_with("/messages") ? Api::kMessages : Api::kChat;
-  const RouteRow* row = nullptr;
+  const Api api = api_of(path);
+  if (!admit(request, api, exchange)) return;
   std::string allowed;
-  for (const RouteRow& candidate : kRoutes) {
-    if (candidate.path != path) continue;
-    allowed = candidate.method;
-    if (candidate.method == method) row = &candidate;
-  }
+  const RouteRow* row = find_route(request.method, path, allowed);
   if (row == nullptr) {
     Error error{Code::kNotFound, fmt::format("no such route: {} {}", request.method.substr(0, 20),
                                              request.path.substr(0, 200))};
@@ -216,6 +141,7 @@ void Service::answer(const HttpRequest& request, const std::shared_ptr<Exchange>
     reply(exchange, std::move(response));
     return;
   }
+  if (row->method == "POST" && !within_rate(request, *owner, api, exchange)) return;
   switch (row->route) {
     case Route::kHealth:
     case Route::kPing:
@@ -238,8 +164,14 @@ void Service::answer(const HttpRequest& request, const std::shared_ptr<Exchange>
       reply(exchange, std::move(response));
       break;
     }
+    case Route::kOpenApi:
+      reply(exchange, json_response(std::string(openapi_json())));
+      break;
     case Route::kModels:
       reply(exchange, json_response(models_json()));
+      break;
+    case Route::kModel:
+      model(path.substr(std::string_view("/models/").size()), exchange);
       break;
     case Route::kChat:
       generate(Api::kChat, plan_chat(request.body, model_), exchange, arrival);
@@ -263,6 +195,53 @@ void Service::answer(const HttpRequest& request, const std::shared_ptr<Exchange>
       detokenize(request, exchange);
       break;
   }
+}
+
+// Web pages: a browser sends their requests whatever they are, so those of foreign pages are
+// refused before anything is done, and only allowed ones may read the answer.
+bool Service::admit(const HttpRequest& request, Api api,
+                    const std::shared_ptr<Exchange>& exchange) {
+  if (!request.origin.empty()) {
+    const OriginRule rule = origin_rule(request.origin, request.host, options_.allowed_origins,
+                                        !options_.api_keys.empty());
+    if (rule == OriginRule::kForeign) {
+      reply(exchange,
+            error_response(Error{Code::kInvalid, fmt::format("pages of {} may not use this server; "
+                                                             "--allowed-origins lets them",
+                                                             request.origin.substr(0, 200))},
+                           api, 403));
+      return false;
+    }
+    if (rule == OriginRule::kListed) {
+      exchange->add_header("Access-Control-Allow-Origin", request.origin);
+      exchange->add_header("Vary", "Origin");
+      exchange->add_header("Access-Control-Expose-Headers", "x-request-id, retry-after");
+    }
+  }
+  if (request.method != "OPTIONS") return true;
+  HttpResponse response;
+  response.headers = {{"Allow", "GET, HEAD, POST, OPTIONS"},
+                      {"Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS"},
+                      {"Access-Control-Allow-Headers",
+                       "authorization, content-type, x-api-key, x-request-id, anthropic-version, "
+                       "anthropic-beta"},
+                      {"Access-Control-Max-Age", "600"}};
+  reply(exchange, std::move(response));
+  return false;
+}
+
+bool Service::within_rate(const HttpRequest& request, size_t owner, Api api,
+                          const std::shared_ptr<Exchange>& exchange) {
+  const std::string who = options_.api_keys.empty() ? request.remote : fmt::format("key {}", owner);
+  const std::chrono::milliseconds wait = rate_.take(who, std::chrono::steady_clock::now());
+  if (wait.count() == 0) return true;
+  HttpResponse response = error_response(
+      Error{Code::kExhausted,
+            fmt::format("more than {} requests per minute", options_.requests_per_minute)},
+      api);
+  response.headers = {{"Retry-After", std::to_string((wait.count() + 999) / 1000)}};
+  reply(exchange, std::move(response));
+  return false;
 }
 
 void Service::reply(const std::shared_ptr<Exchange>& exchange, HttpResponse response) {
@@ -308,11 +287,11 @@ void Service::respond(const HttpRequest& request, size_t owner,
       request.body, model_,
       [store = store_, owner](std::string_view id) { return store->get(id, owner); });
   if (plan && plan->responses.store) {
-    plan->keep = [store = store_, owner, history = std::move(plan->history)](const std::string& id,
-                                                                             text::Message answer) {
-      std::vector<text::Message> messages = history;
-      messages.push_back(std::move(answer));
-      store->put(id, owner, std::move(messages));
+    // Called once, at the end of the answer.
+    plan->keep = [store = store_, owner, history = std::move(plan->history)](
+                     const std::string& id, text::Message answer) mutable {
+      history.push_back(std::move(answer));
+      store->put(id, owner, std::move(history));
     };
   }
   generate(Api::kResponses, std::move(plan), exchange, arrival);
@@ -373,17 +352,42 @@ void Service::detokenize(const HttpRequest& request, const std::shared_ptr<Excha
   reply(exchange, json_response(std::move(body)));
 }
 
+void Service::write_model(JsonWriter& json, const std::string& name) const {
+  // OpenAI's members, Anthropic's, and the two names clients use for the context.
+  json.begin_object().key("id").string(name).key("object").string("model");
+  json.key("created").integer(started_).key("owned_by").string("cedra");
+  json.key("root").string(options_.model_names.front()).key("max_model_len");
+  json.integer(model_.info.context_length).key("context_length");
+  json.integer(model_.info.context_length).key("type").string("model");
+  json.key("display_name").string(name).key("created_at");
+  json.string(fmt::format("{:%FT%TZ}", fmt::gmtime(static_cast<std::time_t>(started_))));
+  json.end_object();
+}
+
+void Service::model(std::string_view name, const std::shared_ptr<Exchange>& exchange) {
+  const auto& names = options_.model_names;
+  if (std::ranges::find(names, name) == names.end()) {
+    fail(exchange, Error{Code::kNotFound, fmt::format("model \"{}\" does not exist here; served is "
+                                                      "\"{}\"",
+                                                      name.substr(0, 200), names.front())});
+    return;
+  }
+  std::string body;
+  JsonWriter json(body);
+  write_model(json, std::string(name));
+  reply(exchange, json_response(std::move(body)));
+}
+
 std::string Service::models_json() const {
   std::string body;
   JsonWriter json(body);
   json.begin_object().key("object").string("list").key("data").begin_array();
   for (const std::string& name : options_.model_names) {
-    json.begin_object().key("id").string(name).key("object").string("model");
-    json.key("created").integer(started_).key("owned_by").string("cedra");
-    json.key("root").string(options_.model_names.front()).key("max_model_len");
-    json.integer(model_.info.context_length).end_object();
+    write_model(json, name);
   }
-  json.end_array().end_object();
+  json.end_array().key("first_id").string(options_.model_names.front());
+  json.key("last_id").string(options_.model_names.back()).key("has_more").boolean(false);
+  json.end_object();
   return body;
 }
 

@@ -16,8 +16,10 @@
 
 #include "engine/engine.h"
 #include "server/http.h"
+#include "server/json_writer.h"
 #include "server/metrics.h"
 #include "server/plan.h"
+#include "server/rate_limit.h"
 #include "server/response_store.h"
 #include "text/tokenizer.h"
 
@@ -28,6 +30,9 @@ struct ServiceOptions {
   std::string version;
   std::vector<std::string> api_keys;               // any of them will do; empty: none needed
   size_t response_store_bytes = size_t{64} << 20;  // of conversations kept for previous_response_id
+  std::vector<std::string> allowed_origins;        // of web pages besides our own; "*": all
+  int64_t requests_per_minute = 0;                 // of one key or address; 0: any number
+  bool log_prompts = false;                        // bodies of requests, too
   RequestLimits limits;
   bool default_thinking = true;
   ReasoningNames reasoning_names;
@@ -59,6 +64,10 @@ class Service {
     std::chrono::steady_clock::time_point arrival;
   };
   void work();
+  // False: the request has been answered.
+  bool admit(const HttpRequest& request, Api api, const std::shared_ptr<Exchange>& exchange);
+  bool within_rate(const HttpRequest& request, size_t owner, Api api,
+                   const std::shared_ptr<Exchange>& exchange);
   void reply(const std::shared_ptr<Exchange>& exchange, HttpResponse response);
   void fail(const std::shared_ptr<Exchange>& exchange, const Error& error, Api api = Api::kChat);
   void respond(const HttpRequest& request, size_t owner, const std::shared_ptr<Exchange>& exchange,
@@ -69,6 +78,8 @@ class Service {
   void count_tokens(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void detokenize(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   std::string models_json() const;
+  void write_model(JsonWriter& json, const std::string& name) const;
+  void model(std::string_view name, const std::shared_ptr<Exchange>& exchange);
   // Which of the keys the request has; 0 if none is needed, nullopt if it has none of them.
   std::optional<size_t> owner_of(const HttpRequest& request) const;
   void log_ignored(Api api, const std::vector<std::string>& names);
@@ -78,6 +89,7 @@ class Service {
   ServiceOptions options_;
   ModelContext model_;
   Metrics metrics_;
+  RateLimit rate_;
   std::shared_ptr<ResponseStore> store_;
   int64_t started_ = 0;
   std::atomic<bool> draining_{false};

@@ -55,8 +55,13 @@ bool eventually(Done done, std::chrono::milliseconds limit = 5s) {
 // A response kept in memory.
 class MemoryExchange final : public Exchange {
  public:
+  void add_header(std::string_view name, std::string_view value) override {
+    const std::lock_guard lock(mutex_);
+    headers_.emplace_back(name, value);
+  }
   void respond(HttpResponse response) override {
     const std::lock_guard lock(mutex_);
+    response.headers.insert(response.headers.end(), headers_.begin(), headers_.end());
     response_ = std::move(response);
     done_ = true;
     changed_.notify_all();
@@ -91,6 +96,7 @@ class MemoryExchange final : public Exchange {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   HttpResponse response_;
+  std::vector<std::pair<std::string, std::string>> headers_;
   bool done_ = false;
   bool gone_ = false;
 };

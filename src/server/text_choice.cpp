@@ -17,9 +17,12 @@ class TextChoice final : public Choice {
         head_(event_head(plan, identity, index)),
         index_(index) {}
 
-  void begin(std::string&) override {}
+  void begin(std::string& out) override {
+    if (plan_->echo && plan_->sampling.prompt_logprobs < 0) echo({}, out);
+  }
 
   bool token(const engine::Token& token, std::string& out) override {
+    if (plan_->prompt_only) return false;
     const std::string text = decoder_.push(token.id);
     if (plan_->sampling.top_logprobs >= 0) held_.add(token, text);
     if (plan_->return_token_ids) token_ids_.push_back(token.id);
@@ -32,7 +35,7 @@ class TextChoice final : public Choice {
     take(stop_.flush(), out);
     switch (finish.reason) {
       case engine::FinishReason::kStop:
-        finish_ = "stop";
+        finish_ = plan_->prompt_only ? "length" : "stop";
         break;
       case engine::FinishReason::kLength:
         finish_ = stop_.matched() ? "stop" : "length";
@@ -46,15 +49,16 @@ class TextChoice final : public Choice {
     if (plan_->stream) write_event({}, {}, true, out);
   }
 
-  void prompt_logprobs(std::span<const engine::Token> tokens) override {
+  void prompt_logprobs(std::span<const engine::Token> tokens, std::string& out) override {
     prompt_logprobs_.assign(tokens.begin(), tokens.end());
+    if (plan_->echo) echo(tokens, out);
   }
 
   void render(JsonWriter& json) const override {
     json.begin_object().key("index").integer(static_cast<int64_t>(index_));
     json.key("text").string(text_);
     write_rest(json, logprobs_, true);
-    if (plan_->sampling.prompt_logprobs >= 0) {
+    if (plan_->prompt_logprobs) {
       json.key("prompt_logprobs");
       write_prompt_logprobs(json, *tokenizer_, prompt_logprobs_);
     }
@@ -67,6 +71,21 @@ class TextChoice final : public Choice {
   }
 
  private:
+  // The prompt as the beginning of the answer; `tokens`: its log probabilities, if wanted.
+  void echo(std::span<const engine::Token> tokens, std::string& out) {
+    const size_t prompt = index_ / static_cast<size_t>(plan_->n);
+    const std::vector<int32_t>& ids = plan_->prompts[prompt];
+    text::IncrementalDecoder decoder(*tokenizer_, false);
+    std::string text;
+    for (size_t i = plan_->echo_from[prompt]; i < ids.size(); ++i) {
+      const std::string piece = decoder.push(ids[i]);
+      if (!tokens.empty() && plan_->sampling.top_logprobs >= 0) held_.add(tokens[i], piece, i > 0);
+      text += piece;
+    }
+    text += decoder.finish();
+    take(text, out);
+  }
+
   void take(const std::string& text, std::string& out) {
     if (text.empty()) return;
     std::vector<LogprobEntry> entries;

@@ -38,9 +38,19 @@ void write_completion_logprobs(JsonWriter& json, const text::Tokenizer& tokenize
   json.begin_object().key("tokens").begin_array();
   for (const auto& entry : entries) json.string(tokenizer.token_bytes(entry.token.id));
   json.end_array().key("token_logprobs").begin_array();
-  for (const auto& entry : entries) json.number(entry.token.logprob);
+  for (const auto& entry : entries) {
+    if (entry.known) {
+      json.number(entry.token.logprob);
+    } else {
+      json.null();
+    }
+  }
   json.end_array().key("top_logprobs").begin_array();
   for (const auto& entry : entries) {
+    if (!entry.known) {
+      json.null();
+      continue;
+    }
     // An object needs distinct keys, but two tokens may be spelled alike (broken UTF-8).
     std::set<std::string_view> seen;
     json.begin_object();

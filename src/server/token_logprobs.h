@@ -16,6 +16,7 @@ namespace cedra::server {
 
 struct LogprobEntry {
   engine::Token token;
+  bool known = true;       // false: nothing predicts it, the first token of all
   size_t offset = 0;       // of the token's text, in bytes since the last clear()
   size_t text_offset = 0;  // the same in characters
 };
@@ -23,8 +24,8 @@ struct LogprobEntry {
 class HeldLogprobs {
  public:
   // A token that decoded to `text`.
-  void add(const engine::Token& token, std::string_view text) {
-    held_.push_back({token, fed_, characters_});
+  void add(const engine::Token& token, std::string_view text, bool known = true) {
+    held_.push_back({token, known, fed_, characters_});
     fed_ += text.size();
     for (const char byte : text) characters_ += (static_cast<unsigned char>(byte) & 0xC0) != 0x80;
   }

@@ -88,10 +88,23 @@ Result<> add_assistant(const JsonValue& content, const std::string& where,
   return {};
 }
 
+// Claude Code's first line says what a request is billed as. It changes with every request, so that
+// nothing behind it could ever be found in the prefix cache.
+void drop_billing_line(std::vector<ContentPart>& parts) {
+  constexpr std::string_view kMark = "x-anthropic-billing-header:";
+  std::erase_if(parts, [kMark](ContentPart& part) {
+    if (part.kind != ContentPart::Kind::kText || !part.text.starts_with(kMark)) return false;
+    const size_t end = part.text.find('\n');
+    part.text.erase(0, end == std::string::npos ? end : end + 1);
+    return part.text.empty();
+  });
+}
+
 Result<> add_system(const JsonValue& system, std::vector<Message>& out) {
   Message message;
   message.role = Role::kSystem;
   CEDRA_ASSIGN(message.content, parse_content(&system, "system"));
+  drop_billing_line(message.content);
   for (const ContentPart& part : message.content) {
     if (part.kind == ContentPart::Kind::kImage) {
       return err(Code::kInvalid, "Image in system message is unsupported");
@@ -179,7 +192,7 @@ Result<ParsedRequest> parse_anthropic(JsonValue& body, const RequestRules& rules
   if (const JsonValue* choice = present(body, "tool_choice")) {
     CEDRA_TRY(apply_choice(*choice, out, any));
   }
-  const JsonValue* output = present(body, "output_config");
+  CEDRA_ASSIGN(const JsonValue* output, get_object(body, "output_config"));
   CEDRA_TRY(apply_thinking({present(body, "thinking"), present(body, "chat_template_kwargs"),
                             output == nullptr ? nullptr : present(*output, "effort")},
                            rules, out.options, out.warnings));

@@ -142,6 +142,14 @@ const JsonValue* present(const JsonValue& object, std::string_view key) {
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
+Result<const JsonValue*> get_object(const JsonValue& object, std::string_view key) {
+  const JsonValue* value = present(object, key);
+  if (value != nullptr && !value->is_object()) {
+    return err(Code::kInvalid, "{} must be an object, got {}", key, value->kind_name());
+  }
+  return value;
+}
+
 Result<bool> get_bool(const JsonValue& object, std::string_view key, bool fallback) {
   const JsonValue* value = present(object, key);
   if (value == nullptr) return fallback;

@@ -53,6 +53,8 @@ Result<RequestFields> parse_fields(Route route, const JsonValue& body);
 // Names of the members that mean nothing on this route, long ones cut.
 std::vector<std::string> ignored_fields(Route route, const JsonValue& body);
 
+// An object member; nullptr if absent.
+Result<const JsonValue*> get_object(const JsonValue& object, std::string_view key);
 // A boolean member; `fallback` if absent.
 Result<bool> get_bool(const JsonValue& object, std::string_view key, bool fallback);
 // A string member; "" if absent.

@@ -264,7 +264,8 @@ bool includes(const JsonValue& list, std::string_view name) {
 Result<ResponsesFields> parse_responses_fields(const JsonValue& body, bool& logprobs) {
   ResponsesFields out;
   CEDRA_ASSIGN(out.store, get_bool(body, "store", true));
-  const JsonValue* reasoning = present(body, "reasoning");
+  CEDRA_TRY(get_object(body, "metadata"));
+  CEDRA_ASSIGN(const JsonValue* reasoning, get_object(body, "reasoning"));
   out.reasoning_summary = reasoning != nullptr && (present(*reasoning, "summary") != nullptr ||
                                                    present(*reasoning, "generate_summary"));
   const JsonValue* include = present(body, "include");
@@ -344,7 +345,7 @@ Result<ParsedRequest> parse_responses(JsonValue& body, const RequestRules& rules
   CEDRA_TRY(apply_thinking({present(body, "thinking"), present(body, "chat_template_kwargs"),
                             reasoning == nullptr ? nullptr : present(*reasoning, "effort")},
                            rules, out.options, out.warnings));
-  const JsonValue* text = present(body, "text");
+  CEDRA_ASSIGN(const JsonValue* text, get_object(body, "text"));
   if (const JsonValue* format = text == nullptr ? nullptr : present(*text, "format")) {
     CEDRA_TRY(apply_response_format(*format, out));
   }
