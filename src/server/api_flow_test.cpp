@@ -330,5 +330,17 @@ TEST(Failures, AShutdownIsNoAnswer) {
   EXPECT_THAT(response.body, HasSubstr("overloaded_error"));
 }
 
+// Anthropic's tool runner opens a thread; told so in this form, it goes on without.
+TEST(Messages, RefuseThreadsSoThatClientsSendEverything) {
+  TestService service({});
+  const HttpResponse refused = ask(
+      service, "/v1/messages",
+      R"({"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], "thread": {"type": "create"}})");
+  EXPECT_EQ(refused.status, 400);
+  const JsonValue body = parsed(refused.body);
+  EXPECT_EQ(at(body, {"error", "details", "error_code"}).text(), "thread_unsupported_request");
+  EXPECT_EQ(at(body, {"error", "details", "unsupported", "0"}).text(), "thread");
+}
+
 }  // namespace
 }  // namespace cedra::server

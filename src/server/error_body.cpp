@@ -65,6 +65,10 @@ std::string error_json(const Error& error, Api api, int status) {
   if (api == Api::kMessages) {
     json.key("type").string("error").key("error").begin_object();
     json.key("type").string(types.anthropic).key("message").string(error.message);
+    if (error.message.starts_with(kNoThreads)) {
+      json.key("details").begin_object().key("error_code").string("thread_unsupported_request");
+      json.key("unsupported").begin_array().string("thread").end_array().end_object();
+    }
     json.end_object().end_object();
     return out;
   }

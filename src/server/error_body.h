@@ -17,6 +17,10 @@ int http_status(Code code);
 // OpenAI's code "context_length_exceeded", to know that they should shorten their history.
 inline constexpr std::string_view kPromptTooLong = "prompt is too long";
 
+// How the refusal of Anthropic's message threads begins. Their clients find "details" in its body
+// and send the whole conversation instead.
+inline constexpr std::string_view kNoThreads = "thread: ";
+
 // OpenAI: {"error": {"message", "type", "param": null, "code"}}, without the status. Anthropic:
 // {"type": "error", "error": {"type", "message"}}. `status`: 0 = the code's own.
 std::string error_json(const Error& error, Api api = Api::kChat, int status = 0);

@@ -174,6 +174,11 @@ Result<ParsedRequest> parse_anthropic(JsonValue& body, const RequestRules& rules
   out.ignored = ignored_fields(Route::kMessages, body);
   if (!out.fields.max_tokens && !rules.count_only)
     return err(Code::kInvalid, "max_tokens: a number is required");
+  // Refused, not ignored: the next request of a thread would carry its new messages only.
+  if (present(body, "thread") != nullptr) {
+    return err(Code::kUnsupported,
+               "thread: this server keeps no message threads; send all messages without it");
+  }
   const JsonValue* messages = present(body, "messages");
   if (messages == nullptr || !messages->is_array() || messages->items().empty()) {
     return err(Code::kInvalid, "messages: at least one message is required");
