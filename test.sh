@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Tests cedra. Without arguments: the fast set. With arguments: the sets named, in this order.
-#   --fast           layers, format, dev build, unit and golden tests, the NumPy reference
+#   --fast           layers, format, dev build, unit and golden tests, the NumPy reference, npm clients
 #   --asan           the same tests under AddressSanitizer and UBSan
 #   --tsan           threads, engine and server under ThreadSanitizer
-#   --slow           tests labelled slow; the NumPy reference on every sequence token by token
+#   --slow           tests labelled slow; the NumPy reference on every sequence token by token;
+#                    coding agents from npm (docs/clients.md)
 #   --tidy           clang-tidy over src/
 #   --fuzz SECONDS   every fuzz target for so long
 # Runs every step even after a failure; the last line is "N passed, N failed".
@@ -143,6 +144,7 @@ for set in "${sets[@]}"; do
       step "dev build" build dev all "$real_tokenizer" -DCEDRA_BENCH=ON &&
         step "dev tests" tests dev -j "$jobs" -LE slow
       step "cedra golden" golden
+      step "npm clients" tests/e2e/run.sh build/dev/cedra
       step "release build" build release cedra  # what run.sh builds: other warnings at -O3
       step "reference self-test" "$python" tools/reference/selftest.py
       step "reference on the golden folders" reference 20
@@ -159,6 +161,9 @@ for set in "${sets[@]}"; do
       step "packages of the slow tests" scripts/deps.sh --slow
       step "dev build" build dev all "$real_tokenizer" && step "slow tests" tests dev -L slow
       step "reference in full" reference 130
+      for agent in codex claude opencode cline; do  # 400 MB each, fetched and deleted
+        step "agent $agent" tests/e2e/agents.sh build/dev/cedra "$agent"
+      done
       ;;
     tidy) step "dev configuration" build dev all && step "clang-tidy" tidy ;;
     fuzz) step "fuzz build" build fuzz fuzz/all && step "fuzz" fuzz ;;

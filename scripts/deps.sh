@@ -20,6 +20,7 @@ test_tools=(
   clang-19 clang-format-19 clang-tidy-19 libclang-rt-19-dev
   python3 python3-numpy python3-pil
   nodejs npm curl git
+  iproute2  # loopback in the network namespace of tests/e2e/agents.sh
 )
 
 slow_tools=(
