@@ -25,6 +25,7 @@ bool before(const Candidate& a, const Candidate& b) {
 SequenceSampling::SequenceSampling(SamplerParams params, std::span<const int32_t> prompt,
                                    int64_t vocab_size)
     : params_(std::move(params)) {
+  if (params_.grammar != nullptr) grammar_.emplace(params_.grammar);
   const bool penalties = params_.repetition_penalty != 1.0 || params_.frequency_penalty != 0.0 ||
                          params_.presence_penalty != 0.0;
   if (!penalties) return;
@@ -36,6 +37,7 @@ SequenceSampling::SequenceSampling(SamplerParams params, std::span<const int32_t
 
 void SequenceSampling::accept(int32_t id) {
   ++position_;
+  if (grammar_) grammar_->accept(id);
   if (id >= 0 && static_cast<size_t>(id) < counts_.size()) ++counts_[static_cast<size_t>(id)];
 }
 
@@ -49,6 +51,38 @@ Sampler::Sampler(int64_t vocab_size, std::span<const int32_t> forbidden)
   }
   std::sort(forbidden_.begin(), forbidden_.end());
   forbidden_.erase(std::unique(forbidden_.begin(), forbidden_.end()), forbidden_.end());
+}
+
+// Masks what the grammar does not allow.
+Result<> Sampler::apply_grammar(const SequenceSampling& sequence) {
+  const GrammarState& state = *sequence.grammar();
+  // Behind a draft token that the grammar refuses: such a row's token is never used.
+  if (state.failed() && !state.too_ambiguous()) return {};
+  allowed_.assign((static_cast<size_t>(vocab_size_) + 63) / 64, 0);
+  const size_t words = state.grammar().mask_words();
+  if (allowed_.size() < words) allowed_.resize(words);
+  if (state.too_ambiguous() || !state.mask(std::span(allowed_).first(words))) {
+    return err(Code::kUnsupported,
+               "the text so far can be read in too many ways by the grammar that the request asks "
+               "for; make the grammar less ambiguous");
+  }
+  if (state.complete()) {
+    for (const int32_t id : sequence.params().end_ids) {
+      if (id >= 0 && id < vocab_size_) {
+        allowed_[static_cast<size_t>(id) / 64] |= uint64_t{1} << (static_cast<size_t>(id) % 64);
+      }
+    }
+  }
+  const auto vocab = static_cast<size_t>(vocab_size_);
+  for (size_t begin = 0; begin < vocab; begin += 64) {
+    const uint64_t word = allowed_[begin / 64];
+    if (word == ~uint64_t{0}) continue;
+    const size_t count = std::min<size_t>(64, vocab - begin);
+    for (size_t i = 0; i < count; ++i) {
+      if ((word >> i & 1) == 0) work_[begin + i] = kMasked;
+    }
+  }
+  return {};
 }
 
 Result<int32_t> Sampler::adjust(std::span<const float> logits, const SequenceSampling& sequence) {
@@ -76,12 +110,15 @@ Result<int32_t> Sampler::adjust(std::span<const float> logits, const SequenceSam
     }
   }
   // Masks come last, so that no bias can lift a forbidden id.
-  if (sequence.position() < params.min_tokens) {
+  const GrammarState* grammar = sequence.grammar();
+  const bool only_the_end = grammar != nullptr && grammar->finished();
+  if (sequence.position() < params.min_tokens && !only_the_end) {
     for (const int32_t id : params.end_ids) {
       if (id >= 0 && id < vocab_size_) work_[static_cast<size_t>(id)] = kMasked;
     }
   }
   for (const int32_t id : forbidden_) work_[static_cast<size_t>(id)] = kMasked;
+  if (grammar != nullptr) CEDRA_TRY(apply_grammar(sequence));
 
   int32_t best = -1;
   float best_logit = kMasked;

@@ -7,11 +7,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "base/result.h"
+#include "decode/grammar.h"
 
 namespace cedra::decode {
 
@@ -28,6 +31,9 @@ struct SamplerParams {
   std::vector<std::pair<int32_t, float>> logit_bias;  // added to the logits
   std::vector<int32_t> end_ids;  // EOS (unless ignored) and stop ids: masked before min_tokens
   int64_t min_tokens = 0;
+  // What the answer must be. Its end lets end_ids pass; only where nothing but the end is left, it
+  // does so before min_tokens, too.
+  std::shared_ptr<const Grammar> grammar;
 };
 
 // The sampling state of one sequence: its rules, what it has seen, and how far it is.
@@ -42,10 +48,13 @@ class SequenceSampling {
 
   const SamplerParams& params() const { return params_; }
   int64_t position() const { return position_; }
+  // Where the answer is in its grammar; nullptr without one. Copies of the sequence have their own.
+  const GrammarState* grammar() const { return grammar_ ? &*grammar_ : nullptr; }
   bool has_penalties() const { return !counts_.empty(); }
   // Whether anything but the model's logits decides which token is likeliest.
   bool has_rules() const {
-    return has_penalties() || !params_.logit_bias.empty() || position_ < params_.min_tokens;
+    return has_penalties() || !params_.logit_bias.empty() || grammar_.has_value() ||
+           position_ < params_.min_tokens;
   }
   // Bit 31: in the prompt; low bits: occurrences in the output. Empty without penalties.
   std::span<const uint32_t> counts() const { return counts_; }
@@ -57,6 +66,7 @@ class SequenceSampling {
  private:
   SamplerParams params_;
   int64_t position_ = 0;
+  std::optional<GrammarState> grammar_;
   std::vector<uint32_t> counts_;  // [V] or empty
 };
 
@@ -84,7 +94,7 @@ class Sampler {
   Sampler(int64_t vocab_size, std::span<const int32_t> forbidden);
 
   // The next token for `logits` [V] (not changed). Errors: kInternal if a logit is NaN or +inf, or
-  // if masks leave no token.
+  // if masks leave no token; kUnsupported where a grammar has become too ambiguous to follow.
   Result<int32_t> sample(std::span<const float> logits, const SequenceSampling& sequence);
 
   // The token that greedy sampling takes, whatever the temperature.
@@ -116,12 +126,14 @@ class Sampler {
   // Bias, penalties and masks into work_; the likeliest token.
   Result<int32_t> adjust(std::span<const float> logits, const SequenceSampling& sequence);
   Distribution weigh(const SamplerParams& params, int32_t best);
+  Result<> apply_grammar(const SequenceSampling& sequence);
 
   int64_t vocab_size_;
   std::vector<int32_t> forbidden_;
   std::vector<float> work_;            // [V] adjusted logits
   std::vector<double> weights_;        // [V] exp((logit - max) / temperature)
   std::vector<Candidate> candidates_;  // [V]
+  std::vector<uint64_t> allowed_;      // [V / 64] by the grammar
 };
 
 }  // namespace cedra::decode
