@@ -13,8 +13,8 @@
 namespace cedra {
 
 struct GenerationConfig {
-  double temperature = 1;  // 0 where the file says do_sample: false
-  double top_p = 0.95;  // what the vendor recommends
+  double temperature = 1;              // 0 where the file says do_sample: false
+  double top_p = 0.95;                 // what the vendor recommends
   int64_t top_k = 0;                   // 0 = off
   std::vector<int64_t> eos_token_ids;  // any of these ends an answer; never empty after loading
 };

@@ -66,16 +66,15 @@ Result<engine::Loaded> open_engine(
   CEDRA_ASSIGN(const engine::Options options, engine_options(flags));
   ProgressLine line;
   Result<engine::Loaded> loaded =
-      engine::load(flags.folder, options,
-                   [&](std::string_view stage, int64_t done, int64_t total) {
-                     if (interrupt != nullptr && interrupt->taken()) {
-                       line.clear();
-                       std::_Exit(130);  // nothing has been written that would need an orderly end
-                     }
-                     const int64_t percent = total > 0 ? done * 100 / total : 0;
-                     if (progress) progress(stage, percent);
-                     line.show(fmt::format("loading: {} {} %", stage, percent));
-                   });
+      engine::load(flags.folder, options, [&](std::string_view stage, int64_t done, int64_t total) {
+        if (interrupt != nullptr && interrupt->taken()) {
+          line.clear();
+          std::_Exit(130);  // nothing has been written that would need an orderly end
+        }
+        const int64_t percent = total > 0 ? done * 100 / total : 0;
+        if (progress) progress(stage, percent);
+        line.show(fmt::format("loading: {} {} %", stage, percent));
+      });
   line.clear();
   if (!loaded) return loaded;
   for (const std::string& warning : loaded->warnings) {
