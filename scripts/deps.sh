@@ -13,6 +13,7 @@ build=(
   libutf8proc-dev       # Unicode normalisation of the compressed token map
   libxxhash-dev         # block and file hashes
   libssl-dev            # SHA-256 of `inspect --hash`
+  libcurl4-openssl-dev  # images from allowed hosts
   libspng-dev libturbojpeg0-dev libwebp-dev libgif-dev  # image decoders
 )
 test_tools=(

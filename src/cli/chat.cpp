@@ -11,6 +11,7 @@
 
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
+#include "cli/image_flags.h"
 #include "cli/terminal_answer.h"
 #include "cli/text_io.h"
 
@@ -20,6 +21,7 @@ namespace {
 struct ChatFlags {
   EngineFlags engine;
   SamplingFlags sampling;
+  ImageFlags images;
   std::string system;
   bool no_thinking = false;
   int effort = text::kDefaultEffort;
@@ -28,6 +30,7 @@ struct ChatFlags {
 constexpr std::string_view kHelp =
     "/help          this text\n"
     "/reset         forget the conversation\n"
+    "/image FILE    put a picture in front of the next message\n"
     "/think on|off  let the model think before it answers\n"
     "/stats         figures of the last answer\n"
     "/exit          leave (as Ctrl-D does)\n"
@@ -82,8 +85,12 @@ text::Message text_message(text::Role role, std::string content) {
 
 class Chat {
  public:
-  Chat(const ChatFlags& flags, const engine::Loaded& loaded, Interrupt& interrupt)
-      : flags_(&flags), loaded_(&loaded), interrupt_(&interrupt) {
+  Chat(const ChatFlags& flags, server::ImageOptions images, const engine::Loaded& loaded,
+       Interrupt& interrupt)
+      : flags_(&flags),
+        loaded_(&loaded),
+        interrupt_(&interrupt),
+        images_(std::move(images), loaded.engine->info()) {
     options_.thinking = !flags.no_thinking;
     options_.effort = flags.effort;
     reset();
@@ -97,6 +104,10 @@ class Chat {
       fmt::print("(the conversation is forgotten)\n");
     } else if (line == "/think on" || line == "/think off") {
       options_.thinking = line == "/think on";
+    } else if (line.starts_with("/image ")) {
+      if (const Result<> added = add_image(line.substr(7)); !added) {
+        fmt::print(stderr, "{}\n", added.error().message);
+      }
     } else if (line == "/stats") {
       if (last_) print_figures(*last_, loaded_->bytes_per_token);
     } else {
@@ -111,8 +122,12 @@ class Chat {
       fmt::print(stderr, "{}\n", valid.error().message);
       return;
     }
-    conversation_.messages.push_back(text_message(text::Role::kUser, line));
-    if (const Result<> done = turn(); !done) {
+    text::Message message = text_message(text::Role::kUser, line);
+    message.content.insert(message.content.begin(), pictures_.begin(), pictures_.end());
+    conversation_.messages.push_back(std::move(message));
+    if (const Result<> done = turn(); done) {
+      pictures_.clear();
+    } else {
       conversation_.messages.pop_back();
       fmt::print(stderr, "{}\n", done.error().message);
       if (done.error().code == Code::kTooLarge) {
@@ -124,15 +139,32 @@ class Chat {
  private:
   void reset() {
     conversation_ = {};
+    pictures_.clear();
     if (!flags_->system.empty()) {
       conversation_.messages.push_back(text_message(text::Role::kSystem, flags_->system));
     }
   }
 
+  // Read and tried at once, so that a file that is no picture is named now.
+  Result<> add_image(const std::string& path) {
+    CEDRA_ASSIGN(const std::string bytes, read_input(path));
+    text::ContentPart part{text::ContentPart::Kind::kImage, server::data_url(bytes), path};
+    text::Conversation alone;
+    alone.messages.emplace_back().content.push_back(part);
+    CEDRA_ASSIGN(const text::Prompt prompt, text::encode_chat(alone, options_));
+    CEDRA_ASSIGN(const server::EncodedPrompt encoded, images_.encode(prompt, *loaded_->tokenizer));
+    fmt::print("({}: {} tokens, with the next message)\n", path,
+               encoded.images.front().image->plan.span_tokens());
+    pictures_.push_back(std::move(part));
+    return {};
+  }
+
   Result<> turn() {
     CEDRA_ASSIGN(const text::Prompt prompt, text::encode_chat(conversation_, options_));
     engine::Request request;
-    request.prompt = loaded_->tokenizer->encode(std::span<const text::Segment>(prompt.segments));
+    CEDRA_ASSIGN(server::EncodedPrompt encoded, images_.encode(prompt, *loaded_->tokenizer));
+    request.prompt = std::move(encoded.ids);
+    request.images = std::move(encoded.images);
     request.sampling =
         sampling_params(flags_->sampling, *loaded_, static_cast<int64_t>(request.prompt.size()));
     AnswerOptions options;
@@ -151,6 +183,8 @@ class Chat {
   const ChatFlags* flags_;
   const engine::Loaded* loaded_;
   Interrupt* interrupt_;
+  server::ImageInput images_;
+  std::vector<text::ContentPart> pictures_;  // of the next message
   text::ChatOptions options_;
   text::Conversation conversation_;
   std::optional<Answer> last_;
@@ -160,12 +194,14 @@ int chat(const ChatFlags& flags) {
   if (const Result<> valid = check_utf8("--system", flags.system); !valid) {
     return fail(valid.error());
   }
+  Result<server::ImageOptions> images = image_options(flags.images);
+  if (!images) return fail(images.error());
   Interrupt interrupt;
   const Result<engine::Loaded> loaded = open_engine(flags.engine, &interrupt);
   if (!loaded) return fail(loaded.error());
   const bool terminal = ::isatty(STDIN_FILENO) == 1;
   if (terminal) fmt::print("{}: /help for commands\n", loaded->folder_name);
-  Chat conversation(flags, *loaded, interrupt);
+  Chat conversation(flags, *std::move(images), *loaded, interrupt);
   LineReader lines(interrupt);
   while (true) {
     if (terminal) fmt::print("> ");
@@ -190,6 +226,7 @@ void add_chat(CLI::App& app, Action& action) {
   const auto flags = std::make_shared<ChatFlags>();
   add_engine_flags(*command, flags->engine);
   add_sampling_flags(*command, flags->sampling);
+  add_image_flags(*command, flags->images, flags->engine.options);
   command->add_option("--system", flags->system, "system message");
   command->add_flag("--no-thinking", flags->no_thinking, "answer at once");
   command->add_option("--effort", flags->effort, "reasoning effort")

@@ -100,6 +100,36 @@ TEST(Chat, KeepsTheCacheBetweenTurnsUntilReset) {
   EXPECT_EQ(chat.exit_status(), 0);
 }
 
+TEST(Chat, PicturesGoWithTheNextMessage) {
+  Terminal chat({"chat", kTiny, "-n", "3", "--ignore-eos", "--no-thinking", "--seed", "1"});
+  chat.read_to("> ");
+  const auto prompt_tokens = [&](const std::string& line) {
+    chat.type(line + "\n");
+    chat.read_to("used up)\r\n> ");
+    chat.type("/stats\n");
+    chat.read_to("prompt: ");
+    const std::string count = chat.read_to(" ");
+    chat.read_to("> ");
+    return std::stoi(count);
+  };
+  const int without = prompt_tokens("look");
+  chat.type("/reset\n/image /no/such/file\n");
+  chat.read_to("/no/such/file");
+  chat.read_to("> ");
+  chat.type("/image " CEDRA_SOURCE_DIR "/tests/golden/tiny/config.json\n");
+  chat.read_to("not a PNG");
+  chat.read_to("> ");
+  chat.type("/image " CEDRA_SOURCE_DIR "/tests/golden/tiny/image0.png\n");
+  chat.read_to("image0.png: ");
+  const int picture = std::stoi(chat.read_to(" tokens, with the next message)"));
+  chat.read_to("> ");
+  EXPECT_GT(picture, 4);
+  // The picture and the blank line behind it.
+  EXPECT_GE(prompt_tokens("look"), without + picture);
+  chat.type("/exit\n");
+  EXPECT_EQ(chat.exit_status(), 0);
+}
+
 TEST(Chat, CtrlCStopsTheAnswerAndNotTheProgram) {
   Terminal chat({"chat", kTiny, "--ignore-eos", "--isa", "oracle", "--threads", "1"});
   chat.read_to("> ");

@@ -122,6 +122,8 @@ void add_log_flags(CLI::App& command, ServeFlags& flags) {
 
 void add_serve_flags(CLI::App& command, ServeFlags& flags) {
   add_engine_flags(command, flags.engine);
+  add_image_flags(command, flags.images, flags.engine.options);
+  add_media_flags(command, flags.images);
   command.get_option("model")->required(false);  // may come from a file or the environment
   command.add_option("--host", flags.host, "address to listen on")->capture_default_str();
   command.add_option("--port", flags.port, "0 = any free one")->capture_default_str();
@@ -180,6 +182,8 @@ Result<server::ServiceOptions> service_options(const ServeFlags& flags,
   out.log_prompts = flags.log_prompts;
   out.reasoning_names.content = flags.reasoning_field != "reasoning";
   out.reasoning_names.plain = flags.reasoning_field != "reasoning_content";
+  CEDRA_ASSIGN(out.images, image_options(flags.images));
+  out.strict_image_placeholder = flags.images.strict_placeholder;
   CEDRA_ASSIGN(out.default_thinking, default_thinking(flags.template_kwargs));
   const bool neutral = flags.generation_config == "vllm";
   out.defaults.temperature = neutral ? 1 : generation.temperature;

@@ -10,6 +10,7 @@
 
 #include "cli/engine_flags.h"
 #include "cli/foreign_flags.h"
+#include "cli/image_flags.h"
 #include "server/http_server.h"
 #include "server/service.h"
 
@@ -17,6 +18,7 @@ namespace cedra::cli {
 
 struct ServeFlags {
   EngineFlags engine;
+  ImageFlags images;
   std::string script;
   std::string host = "127.0.0.1";
   uint16_t port = 8000;

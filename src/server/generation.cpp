@@ -57,6 +57,7 @@ void Generation::run() {
     if (exchange_->gone()) break;
     engine::Request request;
     request.prompt = plan_.prompts[i / static_cast<size_t>(plan_.n)];
+    request.images = plan_.images;
     request.sampling = plan_.sampling;
     request.sampling.seed = plan_.sampling.seed.value_or(0) + i;
     request.priority = plan_.priority;

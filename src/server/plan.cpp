@@ -62,14 +62,8 @@ Result<engine::SamplingParams> sampling_of(const text::RequestFields& fields, in
   return out;
 }
 
-Result<std::vector<int32_t>> encode_prompt(const text::Prompt& prompt, const ModelContext& model) {
-  if (!prompt.images.empty()) {
-    return err(
-        Code::kUnsupported,
-        "messages hold {} image(s), but this server does not read images yet; send text only",
-        prompt.images.size());
-  }
-  return model.tokenizer->encode(std::span<const text::Segment>(prompt.segments));
+Result<EncodedPrompt> encode_prompt(const text::Prompt& prompt, const ModelContext& model) {
+  return model.images->encode(prompt, *model.tokenizer);
 }
 
 Result<> check_ids(const std::vector<int32_t>& ids, const char* name, int64_t vocab_size) {
@@ -86,6 +80,7 @@ text::RequestRules request_rules(const ModelContext& model) {
   text::RequestRules rules;
   rules.efforts = text::effort_table(model.names.front());
   rules.default_thinking = model.default_thinking;
+  rules.strict_image_placeholder = model.strict_image_placeholder;
   return rules;
 }
 
@@ -104,8 +99,9 @@ Result<Plan> plan_conversation(const text::ParsedRequest& request, Api api,
         "a schema; use json_object and say what you want in the prompt");
   }
   CEDRA_ASSIGN(const text::Prompt prompt, text::encode_chat(request.conversation, request.options));
-  CEDRA_ASSIGN(std::vector<int32_t> ids, encode_prompt(prompt, model));
-  plan.prompts.push_back(std::move(ids));
+  CEDRA_ASSIGN(EncodedPrompt encoded, encode_prompt(prompt, model));
+  plan.prompts.push_back(std::move(encoded.ids));
+  plan.images = std::move(encoded.images);
   CEDRA_ASSIGN(plan.sampling, sampling_of(fields, 0, plan.prompts, model));
   plan.stream = fields.stream;
   plan.thinking = request.options.thinking;
@@ -215,7 +211,8 @@ Result<TokenizePlan> plan_tokenize(std::string_view body, const ModelContext& mo
   CEDRA_ASSIGN(const text::ParsedRequest chat,
                text::parse_request(text::Route::kChatCompletions, body, request_rules(model)));
   CEDRA_ASSIGN(const text::Prompt prompt, text::encode_chat(chat.conversation, chat.options));
-  CEDRA_ASSIGN(out.ids, encode_prompt(prompt, model));
+  CEDRA_ASSIGN(EncodedPrompt encoded, encode_prompt(prompt, model));
+  out.ids = std::move(encoded.ids);
   return out;
 }
 
@@ -226,8 +223,8 @@ Result<int64_t> plan_count(std::string_view body, const ModelContext& model) {
                text::parse_request(text::Route::kMessages, body, rules));
   CEDRA_TRY(model_name(request.fields.model, model));
   CEDRA_ASSIGN(const text::Prompt prompt, text::encode_chat(request.conversation, request.options));
-  CEDRA_ASSIGN(const std::vector<int32_t> ids, encode_prompt(prompt, model));
-  return static_cast<int64_t>(ids.size());
+  CEDRA_ASSIGN(const EncodedPrompt encoded, encode_prompt(prompt, model));
+  return static_cast<int64_t>(encoded.ids.size());
 }
 
 Result<std::vector<int32_t>> plan_detokenize(std::string_view body, const ModelContext& model) {

@@ -12,6 +12,7 @@
 #include "engine/engine.h"
 #include "server/api.h"
 #include "server/completion_request.h"
+#include "server/image_input.h"
 #include "text/chat_json.h"
 #include "text/output_parser.h"
 #include "text/tokenizer.h"
@@ -28,6 +29,8 @@ struct ReasoningNames {
 struct ModelContext {
   const text::Tokenizer* tokenizer = nullptr;
   engine::Info info;
+  const ImageInput* images = nullptr;  // not null
+  bool strict_image_placeholder = false;
   std::vector<std::string> names;  // served model names, first is the main one; not empty
   RequestLimits limits;
   bool default_thinking = true;
@@ -46,6 +49,7 @@ struct Plan {
   bool logprobs = false;  // chat: send them
   ReasoningNames reasoning_names;
   std::vector<std::vector<int32_t>> prompts;
+  std::vector<engine::ImageSpan> images;  // of the one prompt of a conversation
   int64_t n = 1;
   engine::SamplingParams sampling;  // seed absent: to be drawn; choice i uses seed + i
   text::ParserOptions parser;       // all but completions; make_id is the renderer's

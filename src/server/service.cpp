@@ -61,9 +61,16 @@ Service::Service(engine::Engine& engine, const text::Tokenizer& tokenizer, Servi
       options_(std::move(options)),
       rate_(options_.requests_per_minute) {
   if (!options_.random) options_.random = system_random();
+  options_.random = [random = std::move(options_.random), lock = std::make_shared<std::mutex>()] {
+    const std::lock_guard guard(*lock);
+    return random();
+  };
   if (!options_.now) options_.now = system_seconds;
   model_.tokenizer = tokenizer_;
   model_.info = engine.info();
+  images_ = std::make_unique<ImageInput>(options_.images, model_.info);
+  model_.images = images_.get();
+  model_.strict_image_placeholder = options_.strict_image_placeholder;
   model_.names = options_.model_names;
   model_.limits = options_.limits;
   model_.default_thinking = options_.default_thinking;
@@ -71,7 +78,9 @@ Service::Service(engine::Engine& engine, const text::Tokenizer& tokenizer, Servi
   model_.defaults = options_.defaults;
   store_ = std::make_shared<ResponseStore>(options_.response_store_bytes);
   started_ = options_.now();
-  worker_ = std::thread([this] { work(); });
+  for (Lane* lane : {&text_lane_, &image_lane_}) {
+    lane->worker = std::thread([this, lane] { work(*lane); });
+  }
 }
 
 Service::~Service() {
@@ -80,7 +89,8 @@ Service::~Service() {
     quit_ = true;
   }
   changed_.notify_all();
-  worker_.join();
+  text_lane_.worker.join();
+  image_lane_.worker.join();
 }
 
 void Service::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
@@ -92,21 +102,24 @@ void Service::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
   if (options_.log_prompts) {
     log::event(log::Level::kInfo, "body", {{"id", request.id}, {"body", request.body}});
   }
+  // Every kind of image part has the word in its type; text that has it only takes the longer way.
+  const bool images = request.body.find("image") != std::string::npos;
   const std::lock_guard lock(mutex_);
   if (quit_) return;
-  jobs_.push_back({std::move(request), std::move(exchange), arrival});
-  changed_.notify_one();
+  Lane& lane = images ? image_lane_ : text_lane_;
+  lane.jobs.push_back({std::move(request), std::move(exchange), arrival});
+  changed_.notify_all();
 }
 
-void Service::work() {
+void Service::work(Lane& lane) {
   while (true) {
     Job job;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return quit_ || !jobs_.empty(); });
+      changed_.wait(lock, [&] { return quit_ || !lane.jobs.empty(); });
       if (quit_) return;
-      job = std::move(jobs_.front());
-      jobs_.pop_front();
+      job = std::move(lane.jobs.front());
+      lane.jobs.pop_front();
     }
     if (!job.exchange->gone()) answer(job.request, job.exchange, job.arrival);
   }

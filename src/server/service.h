@@ -34,6 +34,8 @@ struct ServiceOptions {
   int64_t requests_per_minute = 0;                 // of one key or address; 0: any number
   bool log_prompts = false;                        // bodies of requests, too
   RequestLimits limits;
+  ImageOptions images;
+  bool strict_image_placeholder = false;  // text that spells it is a 400
   bool default_thinking = true;
   ReasoningNames reasoning_names;
   engine::SamplingParams defaults;  // temperature, top_p, top_k where a request says nothing
@@ -48,8 +50,9 @@ class Service {
   Service(engine::Engine& engine, const text::Tokenizer& tokenizer, ServiceOptions options);
   ~Service();
 
-  // Any thread. Requests with a body are worked on by one worker thread of the service, since long
-  // prompts take time to encode; the rest is answered at once.
+  // Any thread. Requests with a body are worked on by worker threads of the service, since long
+  // prompts take time to encode: one for those with images, which take longer, one for the others.
+  // The rest is answered at once.
   void handle(HttpRequest request, std::shared_ptr<Exchange> exchange);
   // The same on this thread.
   void answer(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
@@ -63,7 +66,11 @@ class Service {
     std::shared_ptr<Exchange> exchange;
     std::chrono::steady_clock::time_point arrival;
   };
-  void work();
+  struct Lane {
+    std::deque<Job> jobs;
+    std::thread worker;
+  };
+  void work(Lane& lane);
   // False: the request has been answered.
   bool admit(const HttpRequest& request, Api api, const std::shared_ptr<Exchange>& exchange);
   bool within_rate(const HttpRequest& request, size_t owner, Api api,
@@ -87,6 +94,7 @@ class Service {
   engine::Engine* engine_;
   const text::Tokenizer* tokenizer_;
   ServiceOptions options_;
+  std::unique_ptr<ImageInput> images_;
   ModelContext model_;
   Metrics metrics_;
   RateLimit rate_;
@@ -96,10 +104,10 @@ class Service {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Job> jobs_;
+  Lane text_lane_;
+  Lane image_lane_;
   bool quit_ = false;
   std::set<std::string> logged_;  // ignored fields that were named in the log; under mutex_
-  std::thread worker_;
 };
 
 }  // namespace cedra::server

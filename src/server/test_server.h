@@ -111,6 +111,7 @@ struct TestOptions {
   int64_t max_num_seqs = 4;
   int64_t max_queue = 8;
   int64_t context_length = 4096;
+  std::optional<engine::VisionInfo> vision;
   HttpLimits limits;
   ServiceOptions service;
 };
@@ -136,6 +137,7 @@ class TestService {
     engine::ScriptedOptions out;
     out.info.context_length = options.context_length;
     out.info.vocab_size = 512;
+    out.info.vision = options.vision;
     out.info.eos_token_id = 1;
     out.info.max_num_seqs = options.max_num_seqs;
     out.info.max_queue = options.max_queue;

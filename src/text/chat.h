@@ -26,6 +26,8 @@ struct ContentPart {
   // kText: the text. kImage: where the image is: an URL, "data:" ones included.
   // kUnsupported: the type's name, shown as "[Unsupported NAME]".
   std::string text;
+  std::string where{};      // its path in the request, for messages about it
+  bool low_detail = false;  // kImage: shrink it first (vision.md 10)
 };
 
 struct ToolCall {
@@ -103,7 +105,9 @@ struct ChatOptions {
 enum class ParserStart : uint8_t { kReasoning, kContent, kCalls };
 
 struct PromptImage {
-  std::string source;  // ContentPart::text of its block
+  std::string source;  // of its block: ContentPart::text
+  std::string where;   // and ContentPart::where
+  bool low_detail = false;
   size_t segment = 0;  // index of the stretch that holds its image token, alone
 };
 

@@ -353,7 +353,7 @@ class Encoder {
             return err(Code::kInvalid, "Image in {} message is unsupported",
                        role_name(message.role));
           }
-          out_.image(part.text);
+          out_.image(part);
           break;
       }
     }

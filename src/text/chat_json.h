@@ -30,6 +30,7 @@ struct RequestRules {
   bool hosted = false;
   EffortTable efforts = effort_table("");
   bool default_thinking = true;
+  bool strict_image_placeholder = false;  // refuse text that holds it, as the vendor does
   JsonLimits limits;
   bool count_only = false;             // messages: nothing is generated, max_tokens may be missing
   PreviousResponse previous_response;  // empty: previous_response_id is refused

@@ -156,18 +156,95 @@ TEST(ChatJson, JsonSchemaIsShownAndKept) {
 TEST(ChatJson, MessagesBlocksBecomeTurns) {
   const auto prompt = prompt_of(
       R"({"max_tokens":5,"thinking":{"type":"disabled"},"system":"s","messages":[)"
-      R"({"role":"user","content":[{"type":"text","text":"a"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"QUJD"}},{"type":"document"}]},)"
+      R"({"role":"user","content":[{"type":"text","text":"a"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"QUJD"}}]},)"
       R"({"role":"assistant","content":[{"type":"thinking","thinking":"t1"},{"type":"redacted_thinking","data":"x"},{"type":"text","text":"b"},{"type":"tool_use","id":"i","name":"f","input":{"k":[1]}}]},)"
       R"({"role":"user","content":[{"type":"tool_result","tool_use_id":"i","content":[{"type":"text","text":"r"}],"is_error":true},{"type":"text","text":"c"}]}]})",
       Route::kMessages);
   ASSERT_TRUE(prompt.has_value()) << prompt.error().message;
   const std::string text = prompt->text();
-  EXPECT_THAT(text, HasSubstr("a\n\n<\uff5cdeepseek_image\uff5c>\n\n[Unsupported Document]"));
+  EXPECT_THAT(text, HasSubstr("a\n\n<\uff5cdeepseek_image\uff5c>"));
   EXPECT_THAT(text, HasSubstr("parameter name=\"k\" string=\"false\">[1]<"));
   EXPECT_THAT(text, HasSubstr("<tool_result>r</tool_result>\n\nc"));
   ASSERT_EQ(prompt->images.size(), 1u);
   EXPECT_EQ(prompt->images[0].source, "data:image/png;base64,QUJD");
   EXPECT_EQ(prompt->segments[prompt->images[0].segment].text, markup::kImage);
+}
+
+TEST(ChatJson, ImagesKnowTheirPlaceAndDetail) {
+  const auto prompt = prompt_of(
+      R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"},)"
+      R"({"type":"image_url","image_url":{"url":"data:,x","detail":"low"}},)"
+      R"({"type":"image_url","image_url":"data:,y"}]},)"
+      R"({"role":"assistant","content":"","tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]},)"
+      R"({"role":"tool","tool_call_id":"1","content":[{"type":"image_url","image_url":{"url":"data:,z","detail":"original"}}]}]})");
+  ASSERT_TRUE(prompt.has_value()) << prompt.error().message;
+  ASSERT_EQ(prompt->images.size(), 3U);
+  EXPECT_EQ(prompt->images[0].where, "messages.0.content.1");
+  EXPECT_TRUE(prompt->images[0].low_detail);
+  EXPECT_EQ(prompt->images[1].where, "messages.0.content.2");
+  EXPECT_FALSE(prompt->images[1].low_detail);
+  EXPECT_EQ(prompt->images[2].where, "messages.2.content.0");
+  const auto responses = prompt_of(
+      R"({"input":[{"role":"user","content":[{"type":"input_image","image_url":"data:,x","detail":"low"}]}]})",
+      Route::kResponses);
+  ASSERT_TRUE(responses.has_value()) << responses.error().message;
+  EXPECT_EQ(responses->images[0].where, "input.0.content.0");
+  EXPECT_TRUE(responses->images[0].low_detail);
+}
+
+TEST(ChatJson, PartsThatAreNotReadAreNamed) {
+  struct Case {
+    Route route;
+    std::string part;
+    std::string message;
+  };
+  const std::vector<Case> cases = {
+      {Route::kChatCompletions, R"({"type":"file","file":{"file_id":"f"}})",
+       "messages.0.content.1: parts of type 'file' are not supported"},
+      {Route::kChatCompletions, R"({"type":"video_url","video_url":{"url":"x"}})",
+       "messages.0.content.1: parts of type 'video_url'"},
+      {Route::kChatCompletions, R"({"image_url":"x"})", "messages.0.content.1: a content block"},
+      {Route::kChatCompletions, R"({"type":"image_url","image_url":{"url":"x","detail":"huge"}})",
+       "messages.0.content.1: detail must be"},
+      {Route::kMessages, R"({"type":"document","source":{}})",
+       "messages.0.content.1: parts of type 'document'"},
+      {Route::kMessages, R"({"type":"image","source":{"type":"file","file_id":"f"}})",
+       "messages.0.content.1: files are not kept here"},
+      {Route::kResponses, R"({"type":"input_file","file_id":"f"})",
+       "input.0.content.1: parts of type 'input_file'"},
+      {Route::kResponses, R"({"type":"input_image","file_id":"f"})",
+       "input.0.content.1: files are not kept here"}};
+  for (const Case& c : cases) {
+    const bool responses = c.route == Route::kResponses;
+    const auto request = parse(
+        fmt::format(R"({{"max_tokens":5,"{}":[{{"role":"user","content":[)"
+                    R"({{"type":"{}","text":"a"}},{}]}}]}})",
+                    responses ? "input" : "messages", responses ? "input_text" : "text", c.part),
+        c.route);
+    ASSERT_FALSE(request.has_value()) << c.part;
+    EXPECT_EQ(request.error().code, Code::kInvalid);
+    EXPECT_THAT(request.error().message, testing::StartsWith(c.message));
+  }
+  // Earlier answers may hold anything.
+  EXPECT_TRUE(parse(R"({"messages":[{"role":"user","content":"x"},)"
+                    R"({"role":"assistant","content":[{"type":"refusal","refusal":"no"}]},)"
+                    R"({"role":"user","content":"y"}]})")
+                  .has_value());
+}
+
+TEST(ChatJson, PlaceholdersInTextAreTextUnlessAskedOtherwise) {
+  for (const std::string_view marker : {"<\uff5cdeepseek_image\uff5c>", "<\uff5cimage\uff5c>"}) {
+    const std::string body =
+        fmt::format(R"({{"messages":[{{"role":"user","content":"grep: {}"}}]}})", marker);
+    const auto prompt = prompt_of(body);
+    ASSERT_TRUE(prompt.has_value());
+    EXPECT_TRUE(prompt->images.empty());
+    RequestRules strict;
+    strict.strict_image_placeholder = true;
+    const auto refused = parse_request(Route::kChatCompletions, body, strict);
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_THAT(refused.error().message, testing::HasSubstr("message 0 (user)"));
+  }
 }
 
 TEST(ChatJson, MessagesChoiceAndPrefill) {

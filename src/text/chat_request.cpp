@@ -203,15 +203,20 @@ Result<ParsedRequest> parse_request(Route route, std::string_view body, const Re
   if (!value.is_object()) {
     return err(Code::kInvalid, "the request body must be a JSON object, got {}", value.kind_name());
   }
+  Result<ParsedRequest> request = err(Code::kInternal, "unknown route");
   switch (route) {
     case Route::kChatCompletions:
-      return detail::parse_chat(value, rules);
+      request = detail::parse_chat(value, rules);
+      break;
     case Route::kMessages:
-      return detail::parse_anthropic(value, rules);
+      request = detail::parse_anthropic(value, rules);
+      break;
     case Route::kResponses:
-      return detail::parse_responses(value, rules);
+      request = detail::parse_responses(value, rules);
+      break;
   }
-  return err(Code::kInternal, "unknown route");
+  if (request) CEDRA_TRY(detail::check_parts(request->conversation, rules));
+  return request;
 }
 
 std::optional<Route> route_by_path(std::string_view path) {

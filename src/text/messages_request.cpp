@@ -32,7 +32,7 @@ Result<> add_user(const JsonValue& content, const std::string& where, std::vecto
       CEDRA_ASSIGN(result.content, parse_content(present(block, "content"), path));
       out.push_back(std::move(result));
     } else if (type == "document") {
-      current.content.push_back({ContentPart::Kind::kUnsupported, "Document"});
+      current.content.push_back({ContentPart::Kind::kUnsupported, "document", path});
     } else {
       CEDRA_ASSIGN(auto part, parse_block(block, path));
       current.content.push_back(std::move(part));

@@ -15,8 +15,8 @@ void PromptBuilder::append(std::string_view text, bool trusted) {
   }
 }
 
-void PromptBuilder::image(std::string_view source) {
-  prompt_.images.push_back({std::string(source), prompt_.segments.size()});
+void PromptBuilder::image(const ContentPart& part) {
+  prompt_.images.push_back({part.text, part.where, part.low_detail, prompt_.segments.size()});
   prompt_.segments.push_back({std::string(markup::kImage), true});
   closed_ = true;
 }

@@ -12,7 +12,7 @@ class PromptBuilder {
  public:
   void trusted(std::string_view text) { append(text, true); }
   void plain(std::string_view text) { append(text, false); }
-  void image(std::string_view source);
+  void image(const ContentPart& part);
 
   Prompt take() { return std::move(prompt_); }
 

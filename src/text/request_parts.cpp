@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "text/markup.h"
+#include "text/special_tokens.h"
+
 namespace cedra::text::detail {
 namespace {
 
@@ -25,6 +28,15 @@ const JsonValue* find_url(const JsonValue& value) {
 
 // Where an image block's image is. Base64 sources become data URLs.
 Result<std::string> image_source(const JsonValue& block, std::string_view where) {
+  const JsonValue* holder = present(block, "source");
+  const JsonValue* kind = holder == nullptr ? nullptr : present(*holder, "type");
+  if (present(block, "file_id") != nullptr ||
+      (kind != nullptr && kind->is_string() && kind->text() == "file")) {
+    return err(Code::kInvalid,
+               "{}: files are not kept here, so file_id is not supported; send the image as a URL "
+               "or as base64 data",
+               where);
+  }
   for (const std::string_view key : {"image_url", "image", "url"}) {
     if (const JsonValue* value = present(block, key)) {
       if (const JsonValue* url = find_url(*value)) return url->text();
@@ -39,6 +51,21 @@ Result<std::string> image_source(const JsonValue& block, std::string_view where)
     }
   }
   return err(Code::kInvalid, "{}: an image block needs a url or base64 data", where);
+}
+
+// Beside image_url or in it. Everything but "low" means the same: as large as the model takes it.
+Result<bool> wants_low_detail(const JsonValue& block, std::string_view where) {
+  const JsonValue* detail = present(block, "detail");
+  if (const JsonValue* url = present(block, "image_url"); url != nullptr && url->is_object()) {
+    if (const JsonValue* inner = present(*url, "detail")) detail = inner;
+  }
+  if (detail == nullptr) return false;
+  const std::string_view name =
+      detail->is_string() ? std::string_view(detail->text()) : detail->kind_name();
+  if (name == "low") return true;
+  if (name == "high" || name == "auto" || name == "original") return false;
+  return err(Code::kInvalid, "{}: detail must be low, high, auto or original, got '{}'", where,
+             name.substr(0, 40));
 }
 
 std::vector<ToolProperty> properties_of(const JsonValue* schema) {
@@ -75,10 +102,12 @@ Result<ContentPart> parse_block(const JsonValue& block, std::string_view where) 
     return ContentPart{ContentPart::Kind::kText, text->text()};
   }
   if (name == "image" || name == "image_url" || name == "input_image") {
-    CEDRA_ASSIGN(std::string source, image_source(block, where));
-    return ContentPart{ContentPart::Kind::kImage, std::move(source)};
+    ContentPart part{ContentPart::Kind::kImage, {}, std::string(where)};
+    CEDRA_ASSIGN(part.text, image_source(block, where));
+    CEDRA_ASSIGN(part.low_detail, wants_low_detail(block, where));
+    return part;
   }
-  return ContentPart{ContentPart::Kind::kUnsupported, name};
+  return ContentPart{ContentPart::Kind::kUnsupported, name, std::string(where)};
 }
 
 Result<std::vector<ContentPart>> parse_content(const JsonValue* content, std::string_view where) {
@@ -224,6 +253,39 @@ Result<> check_json_word(const Conversation& conversation, const RequestRules& r
       "'json_object'.";
   if (rules.hosted) return err(Code::kInvalid, "{}", kText);
   warnings.emplace_back(kText);
+  return {};
+}
+
+Result<> check_parts(const Conversation& conversation, const RequestRules& rules) {
+  if (rules.hosted) return {};
+  for (const Message& message : conversation.messages) {
+    // What a client gives back of earlier answers may hold anything.
+    if (message.role == Role::kAssistant) continue;
+    for (const ContentPart& part : message.content) {
+      if (part.kind == ContentPart::Kind::kUnsupported) {
+        return err(Code::kInvalid, "{}: parts of type '{}' are not supported; send text or images",
+                   part.where, part.text.substr(0, 40));
+      }
+    }
+  }
+  if (!rules.strict_image_placeholder) return {};
+  const auto marked = [](std::string_view text) {
+    return text.find(markup::kImage) != text.npos || text.find(kImageTextToolkit) != text.npos;
+  };
+  for (size_t i = 0; i < conversation.messages.size(); ++i) {
+    const Message& message = conversation.messages[i];
+    bool any = marked(message.reasoning);
+    for (const ContentPart& part : message.content) {
+      any = any || (part.kind == ContentPart::Kind::kText && marked(part.text));
+    }
+    for (const ToolCall& call : message.tool_calls) {
+      any = any || marked(call.name) || marked(call.arguments);
+    }
+    if (any) {
+      return err(Code::kInvalid, "message {} ({}): the text holds the image placeholder {}", i,
+                 role_name(message.role), markup::kImage);
+    }
+  }
   return {};
 }
 

@@ -40,6 +40,9 @@ Result<> apply_thinking(const ThinkingFields& fields, const RequestRules& rules,
 // json_object asks for the word "json" somewhere in the texts.
 Result<> check_json_word(const Conversation& conversation, const RequestRules& rules,
                          std::vector<std::string>& warnings);
+// Parts of kinds that are not read, outside of earlier answers; with strict_image_placeholder, text
+// that holds the placeholder. 400 naming the part or the message.
+Result<> check_parts(const Conversation& conversation, const RequestRules& rules);
 // Calls and their answers (chat.md 4.2).
 Result<> check_call_answers(const std::vector<Message>& messages, const RequestRules& rules,
                             std::vector<std::string>& warnings);
