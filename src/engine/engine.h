@@ -17,6 +17,10 @@
 #include "base/result.h"
 #include "image/prepared.h"
 
+namespace cedra::decode {
+class Grammar;
+}
+
 namespace cedra::engine {
 
 using RequestId = uint64_t;
@@ -36,6 +40,8 @@ struct SamplingParams {
   int64_t max_tokens = 16;              // tokens to generate, >= 1
   int64_t min_tokens = 0;               // EOS and stop ids are masked before
   bool ignore_eos = false;
+  // What the answer must be (decode/grammar.h); excludes ignore_eos.
+  std::shared_ptr<const decode::Grammar> grammar;
   int top_logprobs = -1;     // -1 = none; 0 = chosen token only; n = best n as well
   int prompt_logprobs = -1;  // likewise for prompt positions (keeps all rows)
 };

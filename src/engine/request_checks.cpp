@@ -55,6 +55,10 @@ Result<> check_request(const Request& request, const Info& info) {
   }
   CEDRA_TRY(in_range("frequency_penalty", p.frequency_penalty, -2, 2));
   CEDRA_TRY(in_range("presence_penalty", p.presence_penalty, -2, 2));
+  if (p.ignore_eos && p.grammar != nullptr) {
+    return err(Code::kInvalid,
+               "ignore_eos excludes structured outputs: what is complete has to end");
+  }
   for (const auto& [id, bias] : p.logit_bias) {
     CEDRA_TRY(check_token("logit_bias", id, info.vocab_size));
     if (!std::isfinite(bias)) {
@@ -83,6 +87,7 @@ decode::SamplerParams sampler_params(const SamplingParams& params, std::span<con
   out.end_ids = params.stop_token_ids;
   if (!params.ignore_eos) out.end_ids.insert(out.end_ids.end(), end_ids.begin(), end_ids.end());
   out.min_tokens = params.min_tokens;
+  out.grammar = params.grammar;
   return out;
 }
 

@@ -240,14 +240,42 @@ Result<> check_fields(const text::RequestFields& fields, size_t prompts,
 }
 
 bool is_known_completion_field(std::string_view name) {
-  static constexpr std::string_view kNames[] = {
-      "model",      "prompt",         "suffix",         "add_special_tokens",
-      "echo",       "stream",         "stream_options", "return_token_ids",
-      "n",          "best_of",        "logprobs",       "prompt_logprobs",
-      "priority",   "cache_salt",     "stop",           "temperature",
-      "top_p",      "top_k",          "min_p",          "presence_penalty",
-      "seed",       "min_tokens",     "max_tokens",     "frequency_penalty",
-      "ignore_eos", "stop_token_ids", "logit_bias",     "repetition_penalty"};
+  static constexpr std::string_view kNames[] = {"model",
+                                                "prompt",
+                                                "suffix",
+                                                "add_special_tokens",
+                                                "echo",
+                                                "stream",
+                                                "stream_options",
+                                                "return_token_ids",
+                                                "n",
+                                                "best_of",
+                                                "logprobs",
+                                                "prompt_logprobs",
+                                                "priority",
+                                                "cache_salt",
+                                                "stop",
+                                                "temperature",
+                                                "top_p",
+                                                "top_k",
+                                                "min_p",
+                                                "presence_penalty",
+                                                "seed",
+                                                "min_tokens",
+                                                "max_tokens",
+                                                "frequency_penalty",
+                                                "ignore_eos",
+                                                "stop_token_ids",
+                                                "logit_bias",
+                                                "repetition_penalty",
+                                                "response_format",
+                                                "structured_outputs",
+                                                "guided_json",
+                                                "guided_json_object",
+                                                "guided_regex",
+                                                "guided_grammar",
+                                                "guided_choice",
+                                                "guided_whitespace_pattern"};
   return std::ranges::find(kNames, name) != std::end(kNames);
 }
 
@@ -299,6 +327,15 @@ Result<CompletionRequest> parse_completion(std::string_view body, const RequestL
   out.fields.cache_salt = salt.value_or("");
   CEDRA_ASSIGN(out.fields.stop, read_stop(in.find("stop"), limits));
   CEDRA_TRY(read_sampling(in, out.echo ? 0 : 1, out.fields));
+  CEDRA_ASSIGN(out.structured, text::parse_structured_fields(object));
+  if (const JsonValue* format = in.find("response_format")) {
+    CEDRA_ASSIGN(text::StructuredFields asked, text::parse_response_format(*format));
+    const auto none = text::StructuredFields::Kind::kNone;
+    if (asked.kind != none && out.structured.kind != none) {
+      return err(Code::kInvalid, "response_format and {} exclude each other", out.structured.where);
+    }
+    if (asked.kind != none) out.structured = std::move(asked);
+  }
   CEDRA_TRY(check_fields(out.fields, out.prompts.size(), limits));
   if (out.echo && out.suffix) {
     return err(Code::kInvalid, "echo and suffix exclude each other: the prompt is a template then");

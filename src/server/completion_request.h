@@ -28,6 +28,7 @@ struct CompletionRequest {
   int prompt_logprobs = -1;
   text::RequestFields fields;
   std::vector<std::string> ignored;  // names of members of the body that mean nothing here
+  text::StructuredFields structured;  // also response_format
 };
 
 // Whether a member of a /v1/completions body means something.

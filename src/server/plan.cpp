@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "server/error_body.h"
+#include "server/structured_output.h"
 #include "text/special_tokens.h"
 
 namespace cedra::server {
@@ -92,17 +93,14 @@ Result<Plan> plan_conversation(const text::ParsedRequest& request, Api api,
   Plan plan;
   plan.api = api;
   CEDRA_ASSIGN(plan.model, model_name(fields.model, model));
-  if (request.response_format == text::ResponseFormatKind::kJsonSchema) {
-    return err(
-        Code::kUnsupported,
-        "response_format json_schema is not supported yet, because answers cannot be held to "
-        "a schema; use json_object and say what you want in the prompt");
-  }
   CEDRA_ASSIGN(const text::Prompt prompt, text::encode_chat(request.conversation, request.options));
   CEDRA_ASSIGN(EncodedPrompt encoded, encode_prompt(prompt, model));
   plan.prompts.push_back(std::move(encoded.ids));
   plan.images = std::move(encoded.images);
   CEDRA_ASSIGN(plan.sampling, sampling_of(fields, 0, plan.prompts, model));
+  const std::string_view where =
+      api == Api::kResponses ? "text.format.schema" : "response_format.json_schema.schema";
+  CEDRA_ASSIGN(plan.sampling.grammar, answer_grammar(request, prompt, where, model.grammars));
   plan.stream = fields.stream;
   plan.thinking = request.options.thinking;
   plan.priority = static_cast<int>(std::clamp<int64_t>(fields.priority, -1'000'000, 1'000'000));
@@ -180,6 +178,7 @@ Result<Plan> plan_completion(std::string_view body, const ModelContext& model) {
     plan.prompts.push_back(std::move(ids));
   }
   CEDRA_ASSIGN(plan.sampling, sampling_of(fields, kDefaultCompletionTokens, plan.prompts, model));
+  CEDRA_ASSIGN(plan.sampling.grammar, completion_grammar(request.structured, model.grammars));
   plan.sampling.top_logprobs = request.logprobs;
   plan.echo = request.echo;
   plan.prompt_logprobs = request.prompt_logprobs >= 0;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "decode/grammar_compile.h"
 #include "engine/engine.h"
 #include "server/api.h"
 #include "server/completion_request.h"
@@ -35,6 +36,7 @@ struct ModelContext {
   RequestLimits limits;
   bool default_thinking = true;
   ReasoningNames reasoning_names;
+  decode::GrammarCache* grammars = nullptr;  // nullptr: no structured outputs
   // Sampling where a request says nothing: temperature, top_p and top_k are used.
   engine::SamplingParams defaults;
 };

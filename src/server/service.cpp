@@ -66,6 +66,11 @@ Service::Service(engine::Engine& engine, const text::Tokenizer& tokenizer, Servi
     return random();
   };
   if (!options_.now) options_.now = system_seconds;
+  // A vocabulary that no grammar can work with is no reason not to serve the rest.
+  if (auto vocabulary = decode::Vocabulary::create(tokenizer)) {
+    grammars_ = std::make_unique<decode::GrammarCache>(*std::move(vocabulary));
+    model_.grammars = grammars_.get();
+  }
   model_.tokenizer = tokenizer_;
   model_.info = engine.info();
   images_ = std::make_unique<ImageInput>(options_.images, model_.info);

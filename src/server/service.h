@@ -95,6 +95,7 @@ class Service {
   const text::Tokenizer* tokenizer_;
   ServiceOptions options_;
   std::unique_ptr<ImageInput> images_;
+  std::unique_ptr<decode::GrammarCache> grammars_;
   ModelContext model_;
   Metrics metrics_;
   RateLimit rate_;

@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "text/chat.h"
 #include "text/json_value.h"
+#include "text/structured_fields.h"
 
 namespace cedra::text {
 
@@ -88,6 +89,7 @@ struct ParsedRequest {
   RequestFields fields;
   ResponseFormatKind response_format = ResponseFormatKind::kText;
   std::string json_schema;  // kJsonSchema: the schema, Python's spelling
+  StructuredFields structured;  // chat completions
   ResponsesFields responses;
   std::vector<std::string> warnings;
   std::vector<std::string> ignored;  // names of members of the body that mean nothing here

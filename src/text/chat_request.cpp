@@ -138,6 +138,7 @@ Result<ParsedRequest> parse_chat(JsonValue& body, const RequestRules& rules) {
   if (out.response_format == ResponseFormatKind::kJsonObject) {
     CEDRA_TRY(check_json_word(out.conversation, rules, out.warnings));
   }
+  CEDRA_ASSIGN(out.structured, parse_structured_fields(body));
   CEDRA_ASSIGN(out.fields, parse_fields(Route::kChatCompletions, body));
 
   CEDRA_ASSIGN(out.options.continue_final_message, get_bool(body, "continue_final_message", false));
