@@ -27,7 +27,7 @@ struct CompletionRequest {
   int logprobs = -1;                      // -1 = none
   int prompt_logprobs = -1;
   text::RequestFields fields;
-  std::vector<std::string> ignored;  // names of members of the body that mean nothing here
+  std::vector<std::string> ignored;   // names of members of the body that mean nothing here
   text::StructuredFields structured;  // also response_format
 };
 

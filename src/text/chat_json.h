@@ -88,7 +88,7 @@ struct ParsedRequest {
   ChatOptions options;
   RequestFields fields;
   ResponseFormatKind response_format = ResponseFormatKind::kText;
-  std::string json_schema;  // kJsonSchema: the schema, Python's spelling
+  std::string json_schema;      // kJsonSchema: the schema, Python's spelling
   StructuredFields structured;  // chat completions
   ResponsesFields responses;
   std::vector<std::string> warnings;
