@@ -1,5 +1,7 @@
 // Structured outputs through the whole engine: whatever a random model would like to say, the
 // answer is in the grammar.
+#include <algorithm>
+
 #include "decode/grammar_compile.h"
 #include "engine/engine_rig.h"
 #include "text/json_value.h"

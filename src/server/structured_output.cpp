@@ -70,7 +70,7 @@ Result<std::shared_ptr<const decode::Grammar>> answer_grammar(const text::Parsed
     const bool schema = request.response_format == text::ResponseFormatKind::kJsonSchema;
     spec.format = schema ? Format::kJsonSchema : Format::kJsonObject;
     spec.text = request.json_schema;
-    spec.where = where;
+    spec.where = schema ? where : "response_format";
   }
   const text::ToolChoice::Kind choice = request.options.tool_choice.kind;
   if (!prompt.tools.empty()) {
