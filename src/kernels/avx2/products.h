@@ -7,7 +7,6 @@
 namespace cedra::kernels {
 namespace {
 
-constexpr int64_t kMostDotRows = 8;        // above it a decoded panel pays
 constexpr int64_t kDotRows = 4;            // most activation rows of one pass of the dot form
 constexpr int64_t kDotFloats = 32 * 1024;  // activations of such a pass
 constexpr int64_t kChunkBlocks = 8;        // panel form: blocks of K at a time
@@ -210,9 +209,10 @@ __attribute__((noinline)) void dot_form(const MatmulJob& job) {
   if (most == 0) return dot_long<Weights>(job, scratch);
   if (most > kDotRows) most = kDotRows;
   for (int64_t t = 0; t < job.rows;) {
-    int64_t count = job.rows - t;
-    // Five rows are three and two, not four and one: a weight is then decoded for more of them.
-    if (count > most) count = count == most + 1 && most > 2 ? most - 1 : most;
+    // Passes of equal size: six rows are three and three, not four and two.
+    const int64_t left = job.rows - t;
+    const int64_t passes = (left + most - 1) / most;
+    const int64_t count = (left + passes - 1) / passes;
     switch (count) {
       case 1:
         dot_rows<Weights, 1>(job, t, scratch);
@@ -346,7 +346,7 @@ __attribute__((noinline)) void panel_form(const MatmulJob& job) {
 
 template <class Weights>
 void multiply_floats(const MatmulJob& job) {
-  if (job.rows <= kMostDotRows) {
+  if (job.rows <= Weights::kMostDotRows) {
     dot_form<Weights>(job);
   } else {
     panel_form<Weights>(job);

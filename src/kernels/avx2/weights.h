@@ -5,7 +5,7 @@
 // A block of 32 values is two registers of sixteen words, and four of eight FP32 values: the even
 // words of the first, its odd words, the even words of the second, its odd words. FP4 decodes into
 // an order of its own (kNatural says so); activations are put into the same order before they are
-// used.
+// used. Above kMostDotRows rows of activations decoding into a panel pays.
 #pragma once
 
 #include "kernels/fast/matmul.h"
@@ -54,6 +54,7 @@ constexpr Fp4Tables make_fp4_tables() {
 
 struct Fp4Weights {
   using Row = WeightRow;
+  static constexpr int64_t kMostDotRows = 8;
   static constexpr bool kNatural = false;
   static constexpr Fp4Tables kTables = make_fp4_tables();
   static constexpr int64_t kBytesPerBlock = 16;
@@ -102,6 +103,7 @@ constexpr FoldTable make_fold_table() {
 
 struct Fp8Weights {
   using Row = WeightRow;
+  static constexpr int64_t kMostDotRows = 8;
   static constexpr bool kNatural = true;
   static constexpr FoldTable kFold = make_fold_table();
   static constexpr int64_t kBytesPerBlock = 32;
@@ -165,6 +167,7 @@ struct Fp8Weights {
 
 struct Bf16Weights {
   using Row = WeightRow;
+  static constexpr int64_t kMostDotRows = 31;
   static constexpr bool kNatural = true;
   static constexpr int64_t kBytesPerBlock = 64;
   static constexpr bool kAnyK = true;
