@@ -179,7 +179,7 @@ class Served {
   std::string output_;
 };
 
-std::string exchange(uint16_t port, const std::string& request) {
+std::string round_trip(uint16_t port, const std::string& request) {
   const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -212,7 +212,7 @@ TEST(Serve, AnswersByAScriptAndLogsWithoutThePrompt) {
   const uint16_t port = served.port();
   const std::string body = R"({"messages":[{"role":"user","content":"the secret word"}]})";
   const std::string answer =
-      exchange(port, post("/v1/chat/completions", body, "x-request-id: my-id.1\r\n"));
+      round_trip(port, post("/v1/chat/completions", body, "x-request-id: my-id.1\r\n"));
   EXPECT_THAT(answer, AllOf(HasSubstr("HTTP/1.1 200"), HasSubstr("\"content\":\"Noted.\""),
                             HasSubstr("x-request-id: my-id.1\r\n")));
   const std::string log = served.read_to("my-id.1");
@@ -237,7 +237,7 @@ TEST(Serve, SeveralKeysFromAFile) {
   const uint16_t port = served.port();
   const std::string body = R"({"messages":[{"role":"user","content":"x"}]})";
   const auto status = [&](const std::string& headers) {
-    return exchange(port, post("/v1/chat/completions", body, headers)).substr(9, 3);
+    return round_trip(port, post("/v1/chat/completions", body, headers)).substr(9, 3);
   };
   EXPECT_EQ(status("Authorization: Bearer first\r\n"), "200");
   EXPECT_EQ(status("x-api-key: second\r\n"), "200");

@@ -16,11 +16,11 @@ struct HttpRequest {
   std::string body;
   std::string authorization;  // header values, "" if absent
   std::string api_key;        // x-api-key
-  std::string if_none_match;
-  std::string origin{};  // of the web page that asks, if one does
+  std::string origin{};       // of the web page that asks, if one does
   std::string host{};
   std::string id{};      // the client's x-request-id, or one made here
   std::string remote{};  // address of the client
+  std::string if_none_match{};
 };
 
 struct HttpResponse {
