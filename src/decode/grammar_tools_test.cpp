@@ -177,7 +177,7 @@ TEST(Tools, TheParserReadsWhatTheGrammarMakes) {
   std::mt19937 random(5);
   int calls = 0;
   for (int run = 0; run < 60; ++run) {
-    const Sampled sampled = sample(compiled, random, 3000, "<\xFF\"]");
+    const Sampled sampled = sample(compiled, random, 3000, "\xFF</\"]");
     if (!sampled.complete) continue;
     std::string text;
     for (const char c : sampled.text)
