@@ -123,7 +123,7 @@ Result<std::shared_ptr<const Grammar>> compile_grammar(
     if (!spec.in_calls) {
       const NodeId opening = out.literal(at, "\n\n");
       if (spec.calls == GrammarSpec::Calls::kMay) out.jump(at, opening);
-      at = out.literal(opening, "<" + symbol(kDsmlSymbol) + " calls>\n");
+      at = out.literal(opening, fmt::format("<{} calls>\n", symbol(kDsmlSymbol)));
     }
     CEDRA_ASSIGN(const NodeId calls, add_calls(json, spec.tools, spec.max_calls, at));
     out.jump(calls, end);

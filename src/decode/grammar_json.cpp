@@ -63,7 +63,7 @@ NodeId JsonRules::string(NodeId from, int64_t low, int64_t high) {
 }
 
 NodeId JsonRules::text(NodeId from, std::string_view utf8) {
-  return builder_->literal(from, "\"" + spell(utf8, spelling_) + "\"");
+  return builder_->literal(from, fmt::format("\"{}\"", spell(utf8, spelling_)));
 }
 
 NodeId JsonRules::colon(NodeId from) {
@@ -84,7 +84,7 @@ std::string JsonRules::spelled(const JsonValue& scalar) const {
     case JsonValue::Kind::kNumber:
       return scalar.text();
     case JsonValue::Kind::kString:
-      return "\"" + spell(scalar.text(), spelling_) + "\"";
+      return fmt::format("\"{}\"", spell(scalar.text(), spelling_));
     case JsonValue::Kind::kArray:
     case JsonValue::Kind::kObject:
       break;

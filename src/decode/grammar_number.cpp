@@ -68,7 +68,7 @@ class Writer {
   void whole(int32_t from, const std::string& a, const std::string& b, int32_t to) {
     if (compare(a, b) > 0) return;
     for (size_t size = a.size(); size <= b.size(); ++size) {
-      const std::string low = size == a.size() ? a : "1" + std::string(size - 1, '0');
+      const std::string low = size == a.size() ? a : std::string(1, '1').append(size - 1, '0');
       const std::string high = size == b.size() ? b : std::string(size, '9');
       std::map<std::tuple<size_t, bool, bool>, int32_t> known;
       digits(from, low, high, 0, true, true, known, to);
@@ -216,7 +216,7 @@ std::optional<Decimal> Decimal::parse(std::string_view literal) {
   for (; exponent < 0; ++exponent) {
     out.fraction.insert(out.fraction.begin(), out.whole.back());
     out.whole.pop_back();
-    if (out.whole.empty()) out.whole = "0";
+    if (out.whole.empty()) out.whole.push_back('0');
   }
   out.whole.erase(0, std::min(out.whole.find_first_not_of('0'), out.whole.size() - 1));
   while (out.fraction.ends_with('0')) out.fraction.pop_back();

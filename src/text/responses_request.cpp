@@ -231,8 +231,9 @@ Result<> apply_choice(const JsonValue& choice, ChatOptions& options) {
     return {};
   }
   if (type_of(choice) == "allowed_tools") {
-    CEDRA_ASSIGN(const std::string mode, get_string(choice, "mode", "tool_choice"));
-    if (mode == "required") options.tool_choice.kind = ToolChoice::Kind::kRequired;
+    const Result<std::string> mode = get_string(choice, "mode", "tool_choice");
+    if (!mode) return std::unexpected(mode.error());
+    if (*mode == "required") options.tool_choice.kind = ToolChoice::Kind::kRequired;
     return {};
   }
   return err(Code::kInvalid, "tool_choice: expected none, auto, required or a named function");
