@@ -63,11 +63,17 @@ struct ScriptedEngine::Impl {
     const int64_t completion = job.generated + (stop ? 1 : 0);
     finish.usage = {static_cast<int64_t>(job.request.prompt.size()), 0, completion};
     finish.error = std::move(error);
+    {
+      // Whoever on_finish() wakes sees this request counted and its place free.
+      const std::lock_guard lock(mutex);
+      ++(reason == FinishReason::kCancelled ? totals.cancelled : totals.finished);
+      totals.running -=
+          std::ranges::count(running, &job, [](const auto& one) { return one.get(); });
+    }
     job.sink->on_finish(finish);
     job.sink.reset();
     const std::lock_guard lock(mutex);
     --open;
-    ++(reason == FinishReason::kCancelled ? totals.cancelled : totals.finished);
   }
 
   // One chunk or one token. True: the job is over and its sink has been told.
