@@ -32,7 +32,7 @@ std::vector<uint8_t> bomb(uint32_t side) {
   return bytes;
 }
 
-std::string line_of(const std::string& path, const std::string& start) {
+[[maybe_unused]] std::string line_of(const std::string& path, const std::string& start) {
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
     if (line.starts_with(start)) return line;

@@ -77,10 +77,11 @@ SHAPES = {
         "compress_ratios": [0, 2, 1, 1, 0], "num_nextn_predict_layers": 1, "dspark_block_size": 1,
         "dspark_target_layer_ids": [0], "dspark_n_routed_experts": 2,
         "dspark_num_experts_per_tok": 1},
-    # The longest context. In the first half, where every row of a prompt runs, few keys: a million
-    # tokens are prefilled on it in minutes.
+    # The longest context. The first half, where every row of a prompt runs, has no compressed rows, so
+    # that a million tokens take minutes; the second half selects among all of them.
     "long": {
-        "max_position_embeddings": 1048576, "compress_ratios": [0, 16, 1, 1], "index_n_heads": 1},
+        "max_position_embeddings": 1048576, "compress_ratios": [0, 0, 1, 1],
+        "kv_source_layer_ids": [2], "index_source_layer_ids": [2, 3], "index_n_heads": 1},
 }
 
 
