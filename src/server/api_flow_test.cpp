@@ -300,6 +300,62 @@ TEST(Failures, BeforeAStreamEndsAreToldInTheShapeOfTheRoute) {
   EXPECT_EQ(ask(service, "/v1/responses", R"({"input":"x"})").status, 500);
 }
 
+// An engine that is done with a request before submit() returns: the earliest that its thread can
+// be.
+class InstantEngine final : public engine::Engine {
+ public:
+  explicit InstantEngine(std::string text) : text_(std::move(text)) {
+    info_.context_length = 1024;
+    info_.vocab_size = 512;
+  }
+  const engine::Info& info() const override { return info_; }
+  Result<engine::RequestId> submit(engine::Request, std::shared_ptr<engine::Sink> sink) override {
+    for (const int32_t id : tiny_tokenizer().encode(text_)) sink->on_token({.id = id, .top = {}});
+    engine::Finish finish;
+    finish.reason = engine::FinishReason::kError;
+    finish.error = Error{Code::kInternal, "the engine broke"};
+    sink->on_finish(finish);
+    return ++submitted;
+  }
+  void cancel(engine::RequestId) override {}
+  engine::Stats stats() const override { return {}; }
+  void drain(std::chrono::milliseconds) override {}
+
+  engine::RequestId submitted = 0;
+
+ private:
+  engine::Info info_;
+  std::string text_;
+};
+
+// What a client is told depends on what was generated, never on which thread was faster.
+TEST(Failures, AreToldHoweverEarlyTheyCome) {
+  for (const bool spoke : {false, true}) {
+    for (const bool stream : {false, true}) {
+      for (const int choices : {1, 3}) {
+        InstantEngine engine(spoke ? "x" : "");
+        ServiceOptions options;
+        options.model_names = {"flash"};
+        Service service(engine, tiny_tokenizer(), options);
+        const auto exchange = std::make_shared<MemoryExchange>();
+        HttpRequest request;
+        request.method = "POST";
+        request.path = "/v1/chat/completions";
+        request.body = fmt::format(
+            R"({{"messages":[{{"role":"user","content":"x"}}],"thinking":{{"type":"disabled"}},)"
+            R"("n":{},"stream":{}}})",
+            choices, stream);
+        service.answer(request, exchange, std::chrono::steady_clock::now());
+        const HttpResponse response = exchange->wait();
+        EXPECT_THAT(response.body, HasSubstr("the engine broke"));
+        EXPECT_EQ(response.status, stream && spoke ? 200 : 500);
+        EXPECT_EQ(response.body.find(R"("content":"x")") != std::string::npos, stream && spoke);
+        EXPECT_EQ(engine.submitted, static_cast<engine::RequestId>(choices));
+      }
+    }
+  }
+}
+
 TEST(Failures, OfOneChoiceEndTheOthers) {
   for (const char* stream : {"true", "false"}) {
     TestService service(failing(true));

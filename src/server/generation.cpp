@@ -1,6 +1,8 @@
 // See generation.h for threads and locks.
 #include "server/generation.h"
 
+#include <algorithm>
+
 #include "server/error_body.h"
 
 namespace cedra::server {
@@ -87,21 +89,32 @@ void Generation::run() {
     if (dead_) return;
     admitted_ = true;
     failed = error_.has_value();
-    if (!failed && plan_.stream) {
+    // Whether a failure comes before the stream or within it is decided by what was generated, not
+    // by which thread was faster.
+    const bool spoke = std::ranges::any_of(
+        times_, [](const Times& times) { return times.first_token != Clock::time_point(); });
+    if (plan_.stream && (!failed || spoke)) {
       started_ = true;
       exchange_->start_events(keep_alive_event(plan_.api));
       deliver_locked();
     }
     complete_locked();
   }
-  if (failed) cancel();  // those submitted after the one that failed
+  if (failed) stop_choices();  // those submitted after the one that failed
 }
 
 void Generation::cancel() {
-  std::vector<engine::RequestId> ids;
   {
     const std::lock_guard lock(mutex_);
     dead_ = true;
+  }
+  stop_choices();
+}
+
+void Generation::stop_choices() {
+  std::vector<engine::RequestId> ids;
+  {
+    const std::lock_guard lock(mutex_);
     ids = ids_;
   }
   for (const engine::RequestId id : ids) engine_->cancel(id);
@@ -161,7 +174,7 @@ void Generation::on_finish(size_t choice, const engine::Finish& finish) {
       usage_.prompt_tokens += finish.usage.prompt_tokens;
       usage_.cached_tokens += finish.usage.cached_tokens;
     }
-    if (dead_) return;
+    if (dead_ || error_) return;
     if (std::optional<Error> error = failure(finish)) {
       error_ = std::move(error);
       failed_choice_ = choice;
@@ -173,7 +186,9 @@ void Generation::on_finish(size_t choice, const engine::Finish& finish) {
     usage_.reasoning_tokens += choices_[choice]->reasoning_tokens();
     complete_locked();
   }
-  if (failed) cancel();  // an answer with a hole is no answer: the other choices need not go on
+  // An answer with a hole is no answer: the other choices need not go on. What the client is told
+  // may still be run()'s business.
+  if (failed) stop_choices();
 }
 
 // What the client is told instead of an answer, if it shall be.

@@ -38,6 +38,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void on_finish(size_t choice, const engine::Finish& finish);
 
  private:
+  void stop_choices();  // in the engine; what has been written or will be stays as it is
   void count_finish(engine::FinishReason reason);
   std::optional<Error> failure(const engine::Finish& finish) const;
   void deliver_locked();
