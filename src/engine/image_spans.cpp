@@ -64,13 +64,9 @@ void mark_images(std::span<const ImageSpan> images, std::span<int32_t> tokens) {
 
 const bf16* span_row(const model::Weights& weights, const ImageStore& store, const SpanUse& span,
                      int64_t offset) {
-  if (offset == 0) return weights.image_start;
-  if (offset == span.end - span.begin - 1) return weights.image_end;
-  const int64_t columns = span.grid.llm_columns;
-  const int64_t row = (offset - 1) / (columns + 1);
-  const int64_t column = (offset - 1) % (columns + 1);
-  if (column == columns) return weights.image_newline;
-  return store.row(span.entry, row * columns + column);
+  const model::SpanPlace place = model::span_place(span.grid, offset);
+  if (place.role == model::SpanRole::kImage) return store.row(span.entry, place.token);
+  return model::span_delimiter(weights, place.role);
 }
 
 int64_t PixelCount::added(std::span<const ImageSpan> images) const {

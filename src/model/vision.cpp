@@ -41,14 +41,33 @@ struct Sizes {
 
 }  // namespace
 
-std::vector<SpanRole> span_roles(const ImageGrid& grid) {
-  std::vector<SpanRole> roles{SpanRole::kStart};
-  roles.reserve(static_cast<size_t>(grid.span_tokens()));
-  for (int64_t row = 0; row < grid.llm_rows; ++row) {
-    roles.insert(roles.end(), static_cast<size_t>(grid.llm_columns), SpanRole::kImage);
-    roles.push_back(SpanRole::kNewline);
+SpanPlace span_place(const ImageGrid& grid, int64_t offset) {
+  if (offset == 0) return {SpanRole::kStart};
+  if (offset == grid.span_tokens() - 1) return {SpanRole::kEnd};
+  const int64_t row = (offset - 1) / (grid.llm_columns + 1);
+  const int64_t column = (offset - 1) % (grid.llm_columns + 1);
+  if (column == grid.llm_columns) return {SpanRole::kNewline};
+  return {SpanRole::kImage, row * grid.llm_columns + column};
+}
+
+const bf16* span_delimiter(const Weights& weights, SpanRole role) {
+  switch (role) {
+    case SpanRole::kStart:
+      return weights.image_start;
+    case SpanRole::kNewline:
+      return weights.image_newline;
+    case SpanRole::kEnd:
+      return weights.image_end;
+    case SpanRole::kImage:
+      break;
   }
-  roles.push_back(SpanRole::kEnd);
+  return nullptr;
+}
+
+std::vector<SpanRole> span_roles(const ImageGrid& grid) {
+  std::vector<SpanRole> roles;
+  roles.reserve(static_cast<size_t>(grid.span_tokens()));
+  for (int64_t i = 0; i < grid.span_tokens(); ++i) roles.push_back(span_place(grid, i).role);
   return roles;
 }
 
@@ -56,22 +75,10 @@ std::vector<const bf16*> span_embeddings(const Weights& weights, const ImageGrid
                                          const bf16* rows, int64_t hidden_size) {
   std::vector<const bf16*> embeddings;
   embeddings.reserve(static_cast<size_t>(grid.span_tokens()));
-  for (const SpanRole role : span_roles(grid)) {
-    switch (role) {
-      case SpanRole::kStart:
-        embeddings.push_back(weights.image_start);
-        break;
-      case SpanRole::kImage:
-        embeddings.push_back(rows);
-        rows += hidden_size;
-        break;
-      case SpanRole::kNewline:
-        embeddings.push_back(weights.image_newline);
-        break;
-      case SpanRole::kEnd:
-        embeddings.push_back(weights.image_end);
-        break;
-    }
+  for (int64_t i = 0; i < grid.span_tokens(); ++i) {
+    const SpanPlace place = span_place(grid, i);
+    embeddings.push_back(place.role == SpanRole::kImage ? rows + place.token * hidden_size
+                                                        : span_delimiter(weights, place.role));
   }
   return embeddings;
 }

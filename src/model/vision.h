@@ -31,7 +31,17 @@ struct ImageGrid {
 // What a position of a span holds; the numbers are the reference's token types. Text is -1 there.
 enum class SpanRole : int8_t { kStart = 0, kImage = 1, kNewline = 2, kEnd = 3 };
 
-// Start, every row of image tokens with a newline behind it, end.
+// Position `offset` of a span: start, every row of image tokens with a newline behind it, end.
+struct SpanPlace {
+  SpanRole role = SpanRole::kStart;
+  int64_t token = 0;  // kImage: which of the image tokens
+};
+SpanPlace span_place(const ImageGrid& grid, int64_t offset);
+
+// The embedding row [D] of a role that is no image token.
+const bf16* span_delimiter(const Weights& weights, SpanRole role);
+
+// Of all positions of a span.
 std::vector<SpanRole> span_roles(const ImageGrid& grid);
 
 // The embedding row [D] of every position of a span: what Segment::embeddings takes. `rows` are the

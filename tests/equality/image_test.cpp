@@ -6,6 +6,7 @@
 #include <future>
 
 #include "engine/image_rig.h"
+#include "engine/image_store.h"
 #include "model/vision.h"
 #include "rig.h"
 
@@ -57,8 +58,7 @@ TEST(ImagePrompts, TheEngineRunsWhatTheForwardPassRuns) {
     std::vector<const bf16*> embeddings(tokens.size(), nullptr);
     std::vector<std::vector<bf16>> rows;
     for (const engine::ImageSpan& span : spans) {
-      const image::ResizePlan& plan = span.image->plan;
-      const model::ImageGrid grid{plan.vit_rows, plan.vit_columns, plan.llm_rows, plan.llm_columns};
+      const model::ImageGrid grid = engine::grid_of(span.image->plan);
       std::vector<bf16> patches;
       for (const uint16_t bits : image::patchify(span.image->pixels, 14)) {
         patches.push_back(bf16{bits});
