@@ -6,12 +6,12 @@
 
 #include "decode/grammar_chars.h"
 #include "decode/grammar_regex.h"
+#include "decode/grammar_repeat.h"
 
 namespace cedra::decode {
 namespace {
 
 constexpr int kMaxGroups = 200;  // inside each other
-constexpr int64_t kUnbounded = -1;
 
 struct Node {
   enum class Kind : uint8_t { kSet, kLiteral, kRule, kConcat, kChoice, kRepeat };
@@ -30,6 +30,19 @@ bool is_name_start(char32_t c) {
 bool is_name(char32_t c) {
   return is_name_start(c) || (c >= '0' && c <= '9') || c == '-' || c == '.';
 }
+
+// New nodes in the rule of `node_`.
+class Beside {
+ public:
+  Beside(RuleBuilder& builder, NodeId node) : builder_(builder), node_(node) {}
+  NodeId node() { return builder_.node(node_); }
+  void jump(NodeId from, NodeId to) { builder_.jump(from, to); }
+  bool full() const { return builder_.full(); }
+
+ private:
+  RuleBuilder& builder_;
+  NodeId node_;
+};
 
 class Parser {
  public:
@@ -313,29 +326,7 @@ class Parser {
         write(child, a, b);
       }
     };
-    NodeId at = builder_->node(from);
-    builder_->jump(from, at);
-    for (int64_t i = 0; i < node.low && !builder_->full(); ++i) {
-      const NodeId next = builder_->node(from);
-      once(at, next);
-      at = next;
-    }
-    if (node.high == kUnbounded) {
-      const NodeId loop = builder_->node(from);
-      const NodeId back = builder_->node(from);
-      builder_->jump(at, loop);
-      once(loop, back);
-      builder_->jump(back, loop);
-      builder_->jump(loop, to);
-      return;
-    }
-    for (int64_t i = node.low; i < node.high && !builder_->full(); ++i) {
-      builder_->jump(at, to);
-      const NodeId next = builder_->node(from);
-      once(at, next);
-      at = next;
-    }
-    builder_->jump(at, to);
+    write_repetition(Beside{*builder_, from}, node.low, node.high, from, to, once);
   }
 
   RuleBuilder* builder_;

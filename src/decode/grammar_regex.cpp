@@ -7,10 +7,10 @@
 #include <array>
 #include <optional>
 
+#include "decode/grammar_repeat.h"
+
 namespace cedra::decode {
 namespace {
-
-constexpr int64_t kUnbounded = -1;
 
 struct Node {
   enum class Kind : uint8_t { kSet, kConcat, kChoice, kRepeat, kBegin, kEnd };
@@ -428,7 +428,8 @@ class Writer {
         for (const int32_t child : node.children) write(child, from, to);
         break;
       case Node::Kind::kRepeat:
-        write_repeat(node, from, to);
+        write_repetition(*this, node.low, node.high, from, to,
+                         [&](int32_t a, int32_t b) { write(node.children.front(), a, b); });
         break;
       case Node::Kind::kBegin:
         jump(from, to, CharNfa::Guard::kBegin);
@@ -440,33 +441,6 @@ class Writer {
   }
 
  private:
-  // A loop must not be entered from its middle, hence nodes of its own.
-  void write_repeat(const Node& node, int32_t from, int32_t to) {
-    int32_t at = this->node();
-    jump(from, at);
-    for (int64_t i = 0; i < node.low && !full(); ++i) {
-      const int32_t next = this->node();
-      write(node.children.front(), at, next);
-      at = next;
-    }
-    if (node.high == kUnbounded) {
-      const int32_t loop = this->node();
-      jump(at, loop);
-      const int32_t back = this->node();
-      write(node.children.front(), loop, back);
-      jump(back, loop);
-      jump(loop, to);
-      return;
-    }
-    for (int64_t i = node.low; i < node.high && !full(); ++i) {
-      jump(at, to);
-      const int32_t next = this->node();
-      write(node.children.front(), at, next);
-      at = next;
-    }
-    jump(at, to);
-  }
-
   int32_t set_index(int32_t index) {
     if (sets_.size() < nodes_->size()) sets_.resize(nodes_->size(), -1);
     int32_t& known = sets_[static_cast<size_t>(index)];
