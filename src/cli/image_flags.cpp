@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "base/ascii.h"
 #include "text/json_value.h"
 
 namespace cedra::cli {
@@ -69,8 +70,8 @@ Result<server::ImageOptions> image_options(const ImageFlags& flags) {
   if (!flags.limit_per_prompt.empty()) {
     CEDRA_ASSIGN(out.max_images, limit_of(flags.limit_per_prompt));
   }
-  for (std::string domain : flags.media_domains) {
-    for (char& c : domain) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  for (const std::string& given : flags.media_domains) {
+    std::string domain = ascii_lower(given);
     if (domain.empty() || domain.find_first_of("/:@ ") != domain.npos) {
       return err(Code::kInvalid,
                  "--allowed-media-domains takes host names like images.example.com, got '{}'",

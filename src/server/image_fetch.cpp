@@ -12,6 +12,8 @@
 #include <memory>
 #include <mutex>
 
+#include "base/ascii.h"
+
 namespace cedra::server {
 namespace {
 
@@ -154,9 +156,7 @@ std::string url_problem(const std::string& url, const FetchOptions& options) {
   if (!options.private_addresses && parts.port != "80" && parts.port != "443") {
     return fmt::format("port {} is not 80 or 443", parts.port);
   }
-  std::ranges::transform(parts.host, parts.host.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
+  parts.host = ascii_lower(std::move(parts.host));
   if (std::ranges::find(options.domains, parts.host) == options.domains.end() &&
       std::ranges::find(options.domains, "*") == options.domains.end()) {
     return fmt::format("host '{}' is not among the allowed ones", parts.host.substr(0, 100));

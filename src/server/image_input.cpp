@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <map>
 
+#include "base/ascii.h"
+
 namespace cedra::server {
 namespace {
 
@@ -12,13 +14,6 @@ using Bytes = std::vector<uint8_t>;
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kLowDetailSide = 512;
-
-bool starts_with_nocase(std::string_view text, std::string_view lower) {
-  return text.size() >= lower.size() &&
-         std::equal(lower.begin(), lower.end(), text.begin(), [](char a, char b) {
-           return a == (b >= 'A' && b <= 'Z' ? static_cast<char>(b - 'A' + 'a') : b);
-         });
-}
 
 // Value of a base64 digit; kSkip for white space and padding, kNone for the rest.
 constexpr int8_t kSkip = -1;

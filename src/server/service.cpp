@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <random>
 
+#include "base/ascii.h"
 #include "base/log.h"
 #include "server/error_body.h"
 #include "server/generation.h"
@@ -26,13 +27,6 @@ bool same_secret(std::string_view given, std::string_view expected) {
                   static_cast<unsigned char>(expected[i % expected.size()]);
   }
   return difference == 0;
-}
-
-bool starts_with_nocase(std::string_view text, std::string_view lower) {
-  return text.size() >= lower.size() &&
-         std::equal(lower.begin(), lower.end(), text.begin(), [](char a, char b) {
-           return a == (b >= 'A' && b <= 'Z' ? static_cast<char>(b - 'A' + 'a') : b);
-         });
 }
 
 std::function<uint64_t()> system_random() {
