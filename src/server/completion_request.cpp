@@ -268,15 +268,8 @@ bool is_known_completion_field(std::string_view name) {
                                                 "stop_token_ids",
                                                 "logit_bias",
                                                 "repetition_penalty",
-                                                "response_format",
-                                                "structured_outputs",
-                                                "guided_json",
-                                                "guided_json_object",
-                                                "guided_regex",
-                                                "guided_grammar",
-                                                "guided_choice",
-                                                "guided_whitespace_pattern"};
-  return std::ranges::find(kNames, name) != std::end(kNames);
+                                                "response_format"};
+  return std::ranges::find(kNames, name) != std::end(kNames) || text::is_structured_field(name);
 }
 
 Result<CompletionRequest> parse_completion(std::string_view body, const RequestLimits& limits) {

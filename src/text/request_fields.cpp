@@ -266,13 +266,6 @@ constexpr std::string_view kChatOnly[] = {"messages",
                                           "response_format",
                                           "reasoning_effort",
                                           "return_token_ids",
-                                          "structured_outputs",
-                                          "guided_json",
-                                          "guided_json_object",
-                                          "guided_regex",
-                                          "guided_grammar",
-                                          "guided_choice",
-                                          "guided_whitespace_pattern",
                                           "add_generation_prompt",
                                           "include_reasoning",
                                           "continue_final_message"};
@@ -293,7 +286,7 @@ bool is_known_field(Route route, std::string_view name) {
   if (has(kEveryRoute)) return true;
   switch (route) {
     case Route::kChatCompletions:
-      return has(kChatOnly);
+      return has(kChatOnly) || is_structured_field(name);
     case Route::kMessages:
       return has(kMessagesOnly);
     case Route::kResponses:

@@ -1,6 +1,7 @@
 #include "text/structured_fields.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace cedra::text {
 namespace {
@@ -55,6 +56,8 @@ constexpr Field kGuided[] = {{"guided_json", Kind::kJsonSchema},
                              {"guided_grammar", Kind::kGrammar},
                              {"guided_choice", Kind::kChoice},
                              {"guided_json_object", Kind::kJsonObject}};
+constexpr std::string_view kHolder = "structured_outputs";
+constexpr std::string_view kWhitespacePattern = "guided_whitespace_pattern";
 constexpr Field kMembers[] = {{"json", Kind::kJsonSchema},
                               {"regex", Kind::kRegex},
                               {"grammar", Kind::kGrammar},
@@ -81,11 +84,11 @@ Result<StructuredFields> parse_structured_fields(const JsonValue& body) {
       CEDRA_TRY(take(*value, field.kind, std::string(field.name), out));
     }
   }
-  if (const JsonValue* pattern = body.find("guided_whitespace_pattern");
+  if (const JsonValue* pattern = body.find(kWhitespacePattern);
       pattern != nullptr && !pattern->is_null()) {
-    return err(Code::kUnsupported, "guided_whitespace_pattern is not supported");
+    return err(Code::kUnsupported, "{} is not supported", kWhitespacePattern);
   }
-  const JsonValue* holder = body.find("structured_outputs");
+  const JsonValue* holder = body.find(kHolder);
   if (holder == nullptr || holder->is_null()) return out;
   if (!holder->is_object()) {
     return err(Code::kInvalid, "structured_outputs must be an object, got {}", holder->kind_name());
@@ -99,6 +102,11 @@ Result<StructuredFields> parse_structured_fields(const JsonValue& body) {
     }
   }
   return out;
+}
+
+bool is_structured_field(std::string_view name) {
+  return name == kHolder || name == kWhitespacePattern ||
+         std::ranges::find(kGuided, name, &Field::name) != std::end(kGuided);
 }
 
 Result<StructuredFields> parse_response_format(const JsonValue& format) {

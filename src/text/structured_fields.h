@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -22,6 +23,8 @@ struct StructuredFields {
 // kInvalid for a wrong type or more than one of them, kUnsupported for members of
 // structured_outputs that are not understood.
 Result<StructuredFields> parse_structured_fields(const JsonValue& body);
+// Whether parse_structured_fields() reads a member of this name.
+bool is_structured_field(std::string_view name);
 // response_format as /v1/completions reads it.
 Result<StructuredFields> parse_response_format(const JsonValue& format);
 
