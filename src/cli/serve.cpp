@@ -79,7 +79,8 @@ int serve(const ServeFlags& flags) {
   log::set_json(flags.log_format == "json");
   for (const std::string& warning : flags.foreign->warnings()) log::warning("{}", warning);
 
-  if (const auto wrong = service_options(flags, "", {}); !wrong) return fail(wrong.error());
+  Result<server::ServiceOptions> options = service_options(flags);
+  if (!options) return fail(options.error());
   // What is used by the others comes first, so that it goes last.
   std::optional<engine::Loaded> loaded;
   std::optional<server::Service> service;
@@ -98,9 +99,7 @@ int serve(const ServeFlags& flags) {
   if (!opened) return fail(opened.error());
   loaded.emplace(*std::move(opened));
   engine::Engine& engine = *loaded->engine;
-  Result<server::ServiceOptions> options =
-      service_options(flags, loaded->folder_name, loaded->generation);
-  if (!options) return fail(options.error());
+  take_from_checkpoint(flags, loaded->folder_name, loaded->generation, *options);
   service.emplace(engine, *loaded->tokenizer, *options);
   gate.open(*service);
 

@@ -160,12 +160,9 @@ void add_serve_flags(CLI::App& command, ServeFlags& flags) {
   flags.foreign = std::make_unique<ForeignFlags>(command);
 }
 
-Result<server::ServiceOptions> service_options(const ServeFlags& flags,
-                                               const std::string& folder_name,
-                                               const GenerationConfig& generation) {
+Result<server::ServiceOptions> service_options(const ServeFlags& flags) {
   server::ServiceOptions out;
   out.model_names = flags.names;
-  if (out.model_names.empty()) out.model_names.push_back(folder_name);
   out.version = CEDRA_VERSION;
   out.api_keys = flags.api_keys;
   if (!flags.api_key_file.empty()) {
@@ -185,11 +182,16 @@ Result<server::ServiceOptions> service_options(const ServeFlags& flags,
   CEDRA_ASSIGN(out.images, image_options(flags.images));
   out.strict_image_placeholder = flags.images.strict_placeholder;
   CEDRA_ASSIGN(out.default_thinking, default_thinking(flags.template_kwargs));
-  const bool neutral = flags.generation_config == "vllm";
-  out.defaults.temperature = neutral ? 1 : generation.temperature;
-  out.defaults.top_p = neutral ? 1 : generation.top_p;
-  out.defaults.top_k = neutral ? 0 : generation.top_k;
   return out;
+}
+
+void take_from_checkpoint(const ServeFlags& flags, const std::string& folder_name,
+                          const GenerationConfig& generation, server::ServiceOptions& options) {
+  if (options.model_names.empty()) options.model_names.push_back(folder_name);
+  const bool neutral = flags.generation_config == "vllm";
+  options.defaults.temperature = neutral ? 1 : generation.temperature;
+  options.defaults.top_p = neutral ? 1 : generation.top_p;
+  options.defaults.top_k = neutral ? 0 : generation.top_k;
 }
 
 }  // namespace cedra::cli

@@ -44,10 +44,11 @@ struct ServeFlags {
 
 void add_serve_flags(CLI::App& command, ServeFlags& flags);
 
-// What the service is told; kInvalid for a flag whose content is wrong. `folder_name`: the served
-// name where none is given; `generation`: what the checkpoint recommends.
-Result<server::ServiceOptions> service_options(const ServeFlags& flags,
-                                               const std::string& folder_name,
-                                               const GenerationConfig& generation);
+// What the service is told; kInvalid for a flag whose content is wrong.
+Result<server::ServiceOptions> service_options(const ServeFlags& flags);
+// And what comes from the checkpoint: the served name where none was given, the sampling that it
+// recommends.
+void take_from_checkpoint(const ServeFlags& flags, const std::string& folder_name,
+                          const GenerationConfig& generation, server::ServiceOptions& options);
 
 }  // namespace cedra::cli
