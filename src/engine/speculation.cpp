@@ -14,6 +14,11 @@ int64_t tap_elements(const TextConfig& text) {
   return static_cast<int64_t>(text.dspark_target_layer_ids.size()) * text.hidden_size;
 }
 
+model::DraftLimits draft_limits(const SpeculativeConfig& config, int64_t slots, int64_t max_rows) {
+  return {.max_requests = std::min(slots, max_rows / config.num_speculative_tokens),
+          .max_rows = max_rows};
+}
+
 }  // namespace
 
 // Drafts by the rules of their requests: drawn, or the likeliest.
@@ -53,9 +58,7 @@ Result<std::unique_ptr<Speculation>> Speculation::create(const model::Model& mod
   std::unique_ptr<Speculation> out(new Speculation(model, config, slots, forbidden));
   out->max_rows_ = max_rows;
   CEDRA_ASSIGN(out->drafter_,
-               model::Drafter::create(model, ops, team,
-                                      {.max_requests = std::min(slots, max_rows / out->width()),
-                                       .max_rows = max_rows}));
+               model::Drafter::create(model, ops, team, draft_limits(config, slots, max_rows)));
   return out;
 }
 
@@ -81,12 +84,9 @@ Speculation::Speculation(const model::Model& model, const SpeculativeConfig& con
 
 int64_t Speculation::bytes(const TextConfig& text, const SpeculativeConfig& config, int64_t slots,
                            int64_t max_rows, int threads) {
-  const int64_t width = config.num_speculative_tokens;
-  const model::DraftLimits limits{.max_requests = std::min(slots, max_rows / width),
-                                  .max_rows = max_rows};
   // Requests with penalties are copied while they are drafted for, and one while it is verified.
   const int64_t forks = (slots + 1) * text.vocab_size * decode::SequenceSampling::kBytesPerToken;
-  return model::Drafter::workspace_bytes(text, limits, threads) +
+  return model::Drafter::workspace_bytes(text, draft_limits(config, slots, max_rows), threads) +
          slots * (model::DraftState::slot_bytes(text) +
                   kPendingRows * tap_elements(text) * int64_t{sizeof(bf16)}) +
          text.vocab_size * decode::Verifier::kBytesPerToken + forks;
