@@ -1,6 +1,5 @@
-// The program's log: lines on stderr, one per event. Answers of commands go to
-// stdout, not here. Thin over spdlog, whose headers stay out of the rest of the
-// program. Any thread may log.
+// The program's log: lines on stderr, one per event. Answers of commands go to stdout, not here.
+// Thin over spdlog, whose headers stay out of the rest of the program. Any thread may log.
 #pragma once
 
 #include <fmt/format.h>
@@ -34,8 +33,8 @@ struct Field {
 // A line with values: `message name=value ...`, or members of the object.
 void event(Level level, std::string_view message, std::initializer_list<Field> fields);
 
-// One finished line. Line breaks and other control characters in it are written
-// as \xNN, so that text from clients cannot forge lines.
+// One finished line. Line breaks and other control characters in it are written as \xNN, so that
+// text from clients cannot forge lines.
 void write(Level level, std::string_view line);
 
 template <class... Args>

@@ -5,26 +5,14 @@
 
 #include "engine/engine_rig.h"
 
-namespace cedra::engine {
+namespace cedra::engine::testing {
 namespace {
-
-using testing::Answer;
-using testing::ask;
-using testing::expect_same;
-using testing::greedy_request;
-using testing::kDeep;
-using testing::kTiny;
-using testing::load_engine;
-using testing::random_prompt;
-using testing::small_options;
-using testing::submit;
-using testing::Ticket;
 
 class ManyPrompts : public ::testing::TestWithParam<std::tuple<std::string, PrefillMode>> {};
 
 TEST_P(ManyPrompts, AloneAndInBatchesAsWithoutDrafts) {
   const auto& [folder, mode] = GetParam();
-  Options options = testing::without_cache(small_options(mode));
+  Options options = without_cache(small_options(mode));
   options.max_num_seqs = 8;
   std::vector<Request> requests;
   for (uint32_t i = 0; i < 200; ++i) {
@@ -75,4 +63,4 @@ INSTANTIATE_TEST_SUITE_P(All, ManyPrompts,
                                                               PrefillMode::kBounded)));
 
 }  // namespace
-}  // namespace cedra::engine
+}  // namespace cedra::engine::testing
