@@ -6,7 +6,8 @@
 //
 // At the released dims, overhead only, with fewer tokens where a step is longer:
 //
-//   build/release/cedra synth /tmp/synth --layers 6 --experts 16 --engram-rows 100000
+//   build/release/cedra synth /tmp/synth --layers 6 --experts 16 --vocab 32768 --engram-rows 1000000 \
+//     --text-only --draft-stages 0
 //   node bench/serving_bench.mjs --model /tmp/synth --threads 2 --memory 6G --context 256 \
 //     --tokens 32,8,4,3 --only overhead
 import { spawn } from 'node:child_process';
