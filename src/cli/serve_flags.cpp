@@ -88,7 +88,7 @@ void add_limits(CLI::App& command, ServeFlags& flags) {
       ->group(kGroup);
   command
       .add_option("--response-store-bytes", flags.response_store_bytes,
-                  "of conversations kept for previous_response_id, also 64M; 0 = none")
+                  "of responses kept for previous_response_id, also 64M; 0 = none")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str()
       ->group(kGroup);
