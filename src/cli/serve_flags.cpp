@@ -93,6 +93,12 @@ void add_limits(CLI::App& command, ServeFlags& flags) {
       ->capture_default_str()
       ->group(kGroup);
   command
+      .add_option("--grammar-bytes", flags.engine.options.grammar_bytes,
+                  "of grammars of structured outputs, in use or kept, also 64M (default: 256M or "
+                  "1/16 of the budget)")
+      ->transform(CLI::AsSizeValue(false))
+      ->group(kGroup);
+  command
       .add_option("--grace-seconds", flags.grace_seconds,
                   "time that running requests get on shutdown")
       ->check(CLI::Range(0, 86400))

@@ -64,7 +64,8 @@ Service::Service(engine::Engine& engine, const text::Tokenizer& tokenizer, Servi
   if (!options_.now) options_.now = system_seconds;
   // A vocabulary that no grammar can work with is no reason not to serve the rest.
   if (auto vocabulary = decode::Vocabulary::create(tokenizer)) {
-    grammars_ = std::make_unique<decode::GrammarCache>(*std::move(vocabulary));
+    grammars_ =
+        std::make_unique<decode::GrammarCache>(*std::move(vocabulary), engine.info().grammar_bytes);
     model_.grammars = grammars_.get();
   }
   model_.tokenizer = tokenizer_;
