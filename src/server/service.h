@@ -50,6 +50,9 @@ class Service {
   Service(engine::Engine& engine, const text::Tokenizer& tokenizer, ServiceOptions options);
   ~Service();
 
+  // Before the first request: whether all that the options want is there.
+  Result<> check() const { return images_->check(); }
+
   // Any thread. Requests with a body are worked on by worker threads of the service, since long
   // prompts take time to encode: one for those with images, which take longer, one for the others.
   // The rest is answered at once.
