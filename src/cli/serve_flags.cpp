@@ -97,6 +97,7 @@ void add_limits(CLI::App& command, ServeFlags& flags) {
                   "of grammars of structured outputs, in use or kept, also 64M (default: 256M or "
                   "1/16 of the budget)")
       ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
       ->group(kGroup);
   command
       .add_option("--grace-seconds", flags.grace_seconds,
