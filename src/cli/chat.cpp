@@ -197,7 +197,9 @@ int chat(const ChatFlags& flags) {
   Result<server::ImageOptions> images = image_options(flags.images);
   if (!images) return fail(images.error());
   Interrupt interrupt;
-  const Result<engine::Loaded> loaded = open_engine(flags.engine, &interrupt);
+  EngineFlags engine_flags = flags.engine;
+  engine_flags.options.grammar_bytes = 0;  // there are none here
+  const Result<engine::Loaded> loaded = open_engine(engine_flags, &interrupt);
   if (!loaded) return fail(loaded.error());
   const bool terminal = ::isatty(STDIN_FILENO) == 1;
   if (terminal) fmt::print("{}: /help for commands\n", loaded->folder_name);

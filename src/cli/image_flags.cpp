@@ -17,6 +17,9 @@ void add_image_flags(CLI::App& command, ImageFlags& flags, engine::Options& opti
       ->capture_default_str();
   command.add_flag("--image-exif-transpose", flags.exif_transpose,
                    "turn pictures as their EXIF orientation says");
+  command.add_flag("--require-image-filter", flags.require_filter,
+                   "decode no images where the kernel refuses the decoding processes their filter "
+                   "of system calls (default: a warning)");
   const auto bytes = [&](const char* name, int64_t& value, const char* what) {
     command.add_option(name, value, what)
         ->transform(CLI::AsSizeValue(false))
@@ -67,6 +70,7 @@ Result<server::ImageOptions> image_options(const ImageFlags& flags) {
               : flags.alpha == "drop" ? image::AlphaRule::kDrop
                                       : image::AlphaRule::kHosted;
   out.exif_orientation = flags.exif_transpose;
+  out.worker.require_filter = flags.require_filter;
   if (!flags.limit_per_prompt.empty()) {
     CEDRA_ASSIGN(out.max_images, limit_of(flags.limit_per_prompt));
   }

@@ -13,6 +13,7 @@ namespace cedra::cli {
 struct ImageFlags {
   std::string alpha = "hosted";
   bool exif_transpose = false;
+  bool require_filter = false;
   std::string limit_per_prompt;
   std::vector<std::string> media_domains;
   std::string local_media_path;

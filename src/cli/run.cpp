@@ -99,7 +99,9 @@ Result<Input> read_prompt(const RunFlags& flags, const engine::Loaded& loaded) {
 
 int run(const RunFlags& flags) {
   Interrupt interrupt;
-  const Result<engine::Loaded> loaded = open_engine(flags.engine, &interrupt);
+  EngineFlags engine_flags = flags.engine;
+  engine_flags.options.grammar_bytes = 0;  // there are none here
+  const Result<engine::Loaded> loaded = open_engine(engine_flags, &interrupt);
   if (!loaded) return fail(loaded.error());
   Result<Input> input = read_prompt(flags, *loaded);
   if (!input) return fail(input.error());

@@ -101,6 +101,7 @@ int serve(const ServeFlags& flags) {
   engine::Engine& engine = *loaded->engine;
   take_from_checkpoint(flags, loaded->folder_name, loaded->generation, *options);
   service.emplace(engine, *loaded->tokenizer, *options);
+  if (const Result<> ready = service->check(); !ready) return fail(ready.error());
   gate.open(*service);
 
   std::vector<std::thread> stopping;

@@ -88,9 +88,16 @@ void add_limits(CLI::App& command, ServeFlags& flags) {
       ->group(kGroup);
   command
       .add_option("--response-store-bytes", flags.response_store_bytes,
-                  "of conversations kept for previous_response_id, also 64M; 0 = none")
+                  "of responses kept for previous_response_id, also 64M; 0 = none")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str()
+      ->group(kGroup);
+  command
+      .add_option("--grammar-bytes", flags.engine.options.grammar_bytes,
+                  "of grammars of structured outputs, in use or kept, also 64M (default: 256M or "
+                  "1/16 of the budget)")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
       ->group(kGroup);
   command
       .add_option("--grace-seconds", flags.grace_seconds,

@@ -3,6 +3,14 @@
 #include <algorithm>
 
 namespace cedra::decode {
+namespace {
+
+int64_t bytes_of(const Rules& rules) {
+  const size_t edges = rules.bytes.size() + rules.calls.size() + rules.jumps.size();
+  return Automaton::fixed_bytes(rules) + static_cast<int64_t>(edges * 8) + rules.nodes() * 20;
+}
+
+}  // namespace
 
 Grammar::Grammar(Rules rules, std::shared_ptr<const Vocabulary> vocabulary, std::string prefix,
                  int64_t cache_bytes)
@@ -10,6 +18,7 @@ Grammar::Grammar(Rules rules, std::shared_ptr<const Vocabulary> vocabulary, std:
       vocabulary_(std::move(vocabulary)),
       prefix_(std::move(prefix)),
       cache_bytes_(cache_bytes),
+      fixed_bytes_(bytes_of(rules_)),
       automaton_(std::make_shared<Automaton>(rules_, *vocabulary_)) {}
 
 std::shared_ptr<const Grammar> Grammar::make(Rules rules,
@@ -17,12 +26,6 @@ std::shared_ptr<const Grammar> Grammar::make(Rules rules,
                                              std::string prefix, int64_t cache_bytes) {
   return std::shared_ptr<const Grammar>(
       new Grammar(std::move(rules), std::move(vocabulary), std::move(prefix), cache_bytes));
-}
-
-int64_t Grammar::bytes() const {
-  const std::lock_guard lock(mutex_);
-  const size_t edges = rules_.bytes.size() + rules_.calls.size() + rules_.jumps.size();
-  return automaton_->bytes() + static_cast<int64_t>(edges * 8) + rules_.nodes() * 20;
 }
 
 GrammarState::GrammarState(std::shared_ptr<const Grammar> grammar) : grammar_(std::move(grammar)) {
@@ -70,7 +73,14 @@ bool GrammarState::advance(std::string_view bytes) {
     if (state < 0) break;
   }
   settle(state);
+  count();
   return state >= 0;
+}
+
+void GrammarState::count() const {
+  if (automaton_ == grammar_->automaton_) {
+    grammar_->kept_bytes_.store(automaton_->bytes(), std::memory_order_relaxed);
+  }
 }
 
 bool GrammarState::mask(std::span<uint64_t> words) const {
@@ -79,7 +89,9 @@ bool GrammarState::mask(std::span<uint64_t> words) const {
     return true;
   }
   const std::lock_guard lock(grammar_->mutex_);
-  return automaton_->mask(state_, words);
+  const bool found = automaton_->mask(state_, words);
+  count();
+  return found;
 }
 
 }  // namespace cedra::decode

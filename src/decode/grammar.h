@@ -3,6 +3,7 @@
 // true is in the grammar, and from every state an end can be reached.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -33,8 +34,8 @@ class Grammar : public std::enable_shared_from_this<Grammar> {
   const Vocabulary& vocabulary() const { return *vocabulary_; }
   // Words of a token mask.
   size_t mask_words() const { return (static_cast<size_t>(vocabulary_->size()) + 63) / 64; }
-  // Memory, about, with what is kept now.
-  int64_t bytes() const;
+  // Memory, about, with what is kept now. Does not wait for who uses the grammar.
+  int64_t bytes() const { return fixed_bytes_ + kept_bytes_.load(std::memory_order_relaxed); }
 
  private:
   friend class GrammarState;
@@ -45,6 +46,8 @@ class Grammar : public std::enable_shared_from_this<Grammar> {
   const std::shared_ptr<const Vocabulary> vocabulary_;
   const std::string prefix_;
   const int64_t cache_bytes_;
+  const int64_t fixed_bytes_;
+  mutable std::atomic<int64_t> kept_bytes_{0};
   mutable std::mutex mutex_;  // guards all automata of this grammar
   mutable std::shared_ptr<Automaton> automaton_;
 };
@@ -76,8 +79,9 @@ class GrammarState {
   const Grammar& grammar() const { return *grammar_; }
 
  private:
-  bool advance(std::string_view bytes);  // both under the grammar's mutex
+  bool advance(std::string_view bytes);  // all three under the grammar's mutex
   void settle(StateId state);
+  void count() const;  // what the grammar keeps now
 
   std::shared_ptr<const Grammar> grammar_;
   std::shared_ptr<Automaton> automaton_;

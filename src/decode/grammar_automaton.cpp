@@ -110,6 +110,11 @@ Automaton::Automaton(const Rules& rules, const Vocabulary& vocabulary)
   initial_ = close(false);
 }
 
+int64_t Automaton::fixed_bytes(const Rules& rules) {
+  constexpr size_t kTable = 4 * kMaxPlaces * (sizeof(Place) + sizeof(uint32_t));
+  return static_cast<int64_t>(kTable + rules.rules.size() * 4 * sizeof(int32_t));
+}
+
 // ---- transitions
 
 StateId Automaton::compute_step(StateId state, uint8_t byte_class) {

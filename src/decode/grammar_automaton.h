@@ -66,8 +66,9 @@ class Automaton {
 
   // The same state here; `other` runs the same rules.
   StateId import(const Automaton& other, StateId state);
-  // Memory in use, about.
+  // Memory of what was found out, about; and of the rest, which stays the same.
   int64_t bytes() const { return bytes_; }
+  static int64_t fixed_bytes(const Rules& rules);
 
  private:
   static constexpr StateId kUnknown = -3;

@@ -158,6 +158,23 @@ Result<std::shared_ptr<const Grammar>> GrammarCache::get(const GrammarSpec& spec
   CEDRA_ASSIGN(std::shared_ptr<const Grammar> grammar, compile_grammar(spec, vocabulary_));
   const std::lock_guard lock(mutex_);
   if (const auto known = index_.find(key); known != index_.end()) return known->second->grammar;
+  const int64_t room = most_bytes_ - grammar->bytes();
+  int64_t others = bytes_alive();
+  for (auto at = entries_.end(); others > room && at != entries_.begin();) {
+    --at;
+    if (at->grammar.use_count() > 1) continue;  // dropping it would free nothing
+    others -= at->grammar->bytes();
+    index_.erase(at->key);
+    at = entries_.erase(at);
+  }
+  if (others > std::max<int64_t>(room, 0)) {
+    return err(Code::kExhausted,
+               "structured outputs of requests under way take {} MiB, {} MiB is the most; try "
+               "again when some of them have ended",
+               others >> 20, most_bytes_ >> 20);
+  }
+  alive_.push_back(grammar);
+  if (room < 0) return grammar;
   entries_.push_front({key, grammar});
   index_.emplace(std::move(key), entries_.begin());
   if (entries_.size() > most_) {
@@ -167,9 +184,24 @@ Result<std::shared_ptr<const Grammar>> GrammarCache::get(const GrammarSpec& spec
   return grammar;
 }
 
+int64_t GrammarCache::bytes_alive() {
+  int64_t sum = 0;
+  std::erase_if(alive_, [&sum](const std::weak_ptr<const Grammar>& one) {
+    const std::shared_ptr<const Grammar> grammar = one.lock();
+    if (grammar != nullptr) sum += grammar->bytes();
+    return grammar == nullptr;
+  });
+  return sum;
+}
+
 size_t GrammarCache::size() const {
   const std::lock_guard lock(mutex_);
   return entries_.size();
+}
+
+int64_t GrammarCache::bytes() {
+  const std::lock_guard lock(mutex_);
+  return bytes_alive();
 }
 
 }  // namespace cedra::decode

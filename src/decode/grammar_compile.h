@@ -54,22 +54,35 @@ Result<std::shared_ptr<const Grammar>> compile_grammar(
 // finds the masks that others have computed. Thread-safe.
 class GrammarCache {
  public:
-  GrammarCache(std::shared_ptr<const Vocabulary> vocabulary, size_t grammars = 32)
-      : vocabulary_(std::move(vocabulary)), most_(grammars) {}
+  static constexpr size_t kGrammars = 32;
+  static constexpr int64_t kBytes = static_cast<int64_t>(kGrammars) * Grammar::kCacheBytes;
 
+  // `bytes`: of all grammars together, those included that only requests hold. One alone may have
+  // more. What answers find out while they are written is noticed with the next new grammar.
+  GrammarCache(std::shared_ptr<const Vocabulary> vocabulary, int64_t bytes = kBytes,
+               size_t grammars = kGrammars)
+      : vocabulary_(std::move(vocabulary)), most_bytes_(bytes), most_(grammars) {}
+
+  // Errors: those of compile_grammar(), and kExhausted while requests under way hold too much.
   Result<std::shared_ptr<const Grammar>> get(const GrammarSpec& spec);
   size_t size() const;
+  // Of all grammars that are alive.
+  int64_t bytes();
 
  private:
   struct Entry {
     std::string key;
     std::shared_ptr<const Grammar> grammar;
   };
+  int64_t bytes_alive();  // under the mutex
+
   std::shared_ptr<const Vocabulary> vocabulary_;
+  int64_t most_bytes_;
   size_t most_;
   mutable std::mutex mutex_;
   std::list<Entry> entries_;  // the last used first
   std::unordered_map<std::string, std::list<Entry>::iterator> index_;
+  std::vector<std::weak_ptr<const Grammar>> alive_;  // and some that are not any more
 };
 
 }  // namespace cedra::decode

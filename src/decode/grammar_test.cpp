@@ -176,7 +176,7 @@ TEST(Grammar, StartsOverWhenItsCacheIsFull) {
 }
 
 TEST(GrammarCache, KeepsWhatWasUsedLast) {
-  GrammarCache cache(tiny_vocabulary(), 2);
+  GrammarCache cache(tiny_vocabulary(), GrammarCache::kBytes, 2);
   const auto a = cache.get(regex("a"));
   const auto b = cache.get(regex("b"));
   ASSERT_TRUE(a.has_value() && b.has_value());
@@ -190,6 +190,53 @@ TEST(GrammarCache, KeepsWhatWasUsedLast) {
   choice.format = GrammarSpec::Format::kEbnf;
   choice.text = "root ::= \"a\"";
   EXPECT_NE(*cache.get(choice), *a);
+}
+
+TEST(GrammarCache, BytesAreBoundedWithThoseOfRequests) {
+  const int64_t one = (*GrammarCache(tiny_vocabulary()).get(regex("a")))->bytes();
+  GrammarCache cache(tiny_vocabulary(), 2 * one + one / 2);
+  auto a = cache.get(regex("a"));
+  auto b = cache.get(regex("b"));
+  ASSERT_TRUE(a.has_value() && b.has_value());
+  EXPECT_EQ(cache.bytes(), 2 * one);
+  // Both are in use: there is no room for a third, but those two are still there.
+  const auto refused = cache.get(regex("c"));
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, Code::kExhausted);
+  EXPECT_EQ(*cache.get(regex("a")), *a);
+  EXPECT_EQ(*cache.get(regex("b")), *b);
+  // The one that nobody uses makes room.
+  const Grammar* kept = a->get();
+  b = std::shared_ptr<const Grammar>();
+  EXPECT_TRUE(cache.get(regex("c")).has_value());
+  EXPECT_EQ(cache.size(), 2U);
+  EXPECT_EQ(cache.get(regex("a"))->get(), kept);
+  EXPECT_LE(cache.bytes(), 2 * one + one / 2);
+  // Alone, one may be as large as it is.
+  GrammarCache tight(tiny_vocabulary(), 1);
+  a = tight.get(regex("a"));
+  EXPECT_TRUE(a.has_value());
+  EXPECT_FALSE(tight.get(regex("b")).has_value());
+  a = std::shared_ptr<const Grammar>();
+  EXPECT_TRUE(tight.get(regex("b")).has_value());
+  EXPECT_EQ(tight.size(), 0U);
+}
+
+// What answers find out counts.
+TEST(GrammarCache, MasksCount) {
+  GrammarCache cache(tiny_vocabulary());
+  GrammarSpec spec = regex("a");
+  spec.format = GrammarSpec::Format::kJsonObject;
+  const auto grammar = cache.get(spec);
+  ASSERT_TRUE(grammar.has_value());
+  const int64_t before = cache.bytes();
+  GrammarState state(*grammar);
+  std::vector<uint64_t> words((*grammar)->mask_words());
+  for (const char c : std::string_view(R"({"a":[1]})")) {
+    ASSERT_TRUE(state.mask(words));
+    ASSERT_TRUE(state.accept(std::string_view(&c, 1)));
+  }
+  EXPECT_GT(cache.bytes(), before);
 }
 
 }  // namespace

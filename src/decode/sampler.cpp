@@ -2,6 +2,8 @@
 #include "decode/sampler.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -18,6 +20,38 @@ constexpr double kNegligibleExponent = -60.0;
 template <class Candidate>
 bool before(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+}
+
+// All bits of the logits whose bits in the byte are 1.
+constexpr auto kKeep = [] {
+  std::array<std::array<uint32_t, 8>, 256> table{};
+  for (size_t byte = 0; byte < 256; ++byte) {
+    for (size_t i = 0; i < 8; ++i) table[byte][i] = (byte >> i & 1) != 0 ? ~uint32_t{0} : 0;
+  }
+  return table;
+}();
+
+constexpr size_t kBlock = 64;  // logits of one word of a mask
+
+// Masks the logits whose bits in `allowed` are 0; without branches, since neighbours in the
+// vocabulary have nothing in common.
+void mask_block(uint64_t allowed, std::span<float> logits) {
+  if (allowed == ~uint64_t{0}) return;
+  if (logits.size() < kBlock) {
+    for (size_t i = 0; i < logits.size(); ++i) {
+      if ((allowed >> i & 1) == 0) logits[i] = kMasked;
+    }
+    return;
+  }
+  constexpr auto kMaskedBits = std::bit_cast<uint32_t>(kMasked);
+  float* at = logits.data();
+  for (size_t shift = 0; shift < kBlock; shift += 8, at += 8) {
+    const std::array<uint32_t, 8>& keep = kKeep[allowed >> shift & 0xFF];
+    for (size_t i = 0; i < 8; ++i) {
+      const auto bits = std::bit_cast<uint32_t>(at[i]);
+      at[i] = std::bit_cast<float>((bits & keep[i]) | (kMaskedBits & ~keep[i]));
+    }
+  }
 }
 
 }  // namespace
@@ -53,12 +87,13 @@ Sampler::Sampler(int64_t vocab_size, std::span<const int32_t> forbidden)
   forbidden_.erase(std::unique(forbidden_.begin(), forbidden_.end()), forbidden_.end());
 }
 
-// Masks what the grammar does not allow.
+// What the grammar allows, into allowed_.
 Result<> Sampler::apply_grammar(const SequenceSampling& sequence) {
   const GrammarState& state = *sequence.grammar();
   // Behind a draft token that the grammar refuses: such a row's token is never used.
-  if (state.failed() && !state.too_ambiguous()) return {};
-  allowed_.assign((static_cast<size_t>(vocab_size_) + 63) / 64, 0);
+  const bool failed = state.failed() && !state.too_ambiguous();
+  allowed_.assign((static_cast<size_t>(vocab_size_) + 63) / 64, failed ? ~uint64_t{0} : 0);
+  if (failed) return {};
   const size_t words = state.grammar().mask_words();
   if (allowed_.size() < words) allowed_.resize(words);
   if (state.too_ambiguous() || !state.mask(std::span(allowed_).first(words))) {
@@ -71,15 +106,6 @@ Result<> Sampler::apply_grammar(const SequenceSampling& sequence) {
       if (id >= 0 && id < vocab_size_) {
         allowed_[static_cast<size_t>(id) / 64] |= uint64_t{1} << (static_cast<size_t>(id) % 64);
       }
-    }
-  }
-  const auto vocab = static_cast<size_t>(vocab_size_);
-  for (size_t begin = 0; begin < vocab; begin += 64) {
-    const uint64_t word = allowed_[begin / 64];
-    if (word == ~uint64_t{0}) continue;
-    const size_t count = std::min<size_t>(64, vocab - begin);
-    for (size_t i = 0; i < count; ++i) {
-      if ((word >> i & 1) == 0) work_[begin + i] = kMasked;
     }
   }
   return {};
@@ -122,14 +148,20 @@ Result<int32_t> Sampler::adjust(std::span<const float> logits, const SequenceSam
 
   int32_t best = -1;
   float best_logit = kMasked;
-  for (size_t id = 0; id < vocab; ++id) {
-    const float logit = work_[id];
-    if (!(logit < std::numeric_limits<float>::infinity())) {
-      return err(Code::kInternal, "sampler: logit of token {} is {}", id, logit);
+  for (size_t begin = 0; begin < vocab; begin += kBlock) {
+    const size_t end = std::min(begin + kBlock, vocab);
+    if (grammar != nullptr) {
+      mask_block(allowed_[begin / kBlock], std::span(work_).subspan(begin, end - begin));
     }
-    if (logit > best_logit) {
-      best_logit = logit;
-      best = static_cast<int32_t>(id);
+    for (size_t id = begin; id < end; ++id) {
+      const float logit = work_[id];
+      if (!(logit < std::numeric_limits<float>::infinity())) {
+        return err(Code::kInternal, "sampler: logit of token {} is {}", id, logit);
+      }
+      if (logit > best_logit) {
+        best_logit = logit;
+        best = static_cast<int32_t>(id);
+      }
     }
   }
   if (best < 0) return err(Code::kInternal, "sampler: every token is masked");

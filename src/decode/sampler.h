@@ -46,6 +46,12 @@ class SequenceSampling {
   // Records a generated token; the next draw uses the next position.
   void accept(int32_t id);
 
+  // Of a copy that is kept for its memory: lets go of the grammar, and is of no other use then.
+  void release_grammar() {
+    grammar_.reset();
+    params_.grammar.reset();
+  }
+
   const SamplerParams& params() const { return params_; }
   int64_t position() const { return position_; }
   // Where the answer is in its grammar; nullptr without one. Copies of the sequence have their own.

@@ -71,13 +71,15 @@ Distribution Verifier::residual(const Pair& pair, double keep, int32_t id) {
 
 Result<Verdict> Verifier::verify(const Verification& what, const SequenceSampling& sequence,
                                  Dice& dice) {
-  return what.rejection == Rejection::kBlock ? block(what, sequence, dice)
-                                             : standard(what, sequence, dice);
+  fork_ = sequence;
+  Result<Verdict> out =
+      what.rejection == Rejection::kBlock ? block(what, sequence, dice) : standard(what, dice);
+  fork_->release_grammar();
+  return out;
 }
 
-Result<Verdict> Verifier::standard(const Verification& what, const SequenceSampling& sequence,
-                                   Dice& dice) {
-  SequenceSampling fork = sequence;
+Result<Verdict> Verifier::standard(const Verification& what, Dice& dice) {
+  SequenceSampling& fork = *fork_;
   const int64_t length = static_cast<int64_t>(what.drafts.size());
   for (int64_t i = 0; i < length; ++i) {
     const int32_t id = what.drafts[static_cast<size_t>(i)];
@@ -93,7 +95,7 @@ Result<Verdict> Verifier::standard(const Verification& what, const SequenceSampl
 
 Result<Verdict> Verifier::block(const Verification& what, const SequenceSampling& sequence,
                                 Dice& dice) {
-  SequenceSampling fork = sequence;
+  SequenceSampling& fork = *fork_;
   const int64_t length = static_cast<int64_t>(what.drafts.size());
   int64_t accepted = 0;
   double keep = 1;           // p[i]
@@ -122,9 +124,9 @@ Result<Verdict> Verifier::block(const Verification& what, const SequenceSampling
     }
   }
   // The distributions of the slot after the last success once more.
-  SequenceSampling again = sequence;
-  for (const int32_t id : what.drafts.first(static_cast<size_t>(accepted))) again.accept(id);
-  CEDRA_ASSIGN(at, pair(what, accepted, again));
+  fork = sequence;
+  for (const int32_t id : what.drafts.first(static_cast<size_t>(accepted))) fork.accept(id);
+  CEDRA_ASSIGN(at, pair(what, accepted, fork));
   if (accepted == length) return Verdict{accepted, dice.draw(accepted, at.target)};
   return Verdict{
       accepted,

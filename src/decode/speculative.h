@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -88,7 +89,8 @@ class Verifier {
     Distribution target;
     Distribution draft;  // empty: certain
   };
-  Result<Verdict> standard(const Verification& what, const SequenceSampling& sequence, Dice& dice);
+  // Both with fork_ at the sequence.
+  Result<Verdict> standard(const Verification& what, Dice& dice);
   Result<Verdict> block(const Verification& what, const SequenceSampling& sequence, Dice& dice);
   // Of slot i; the draft's is empty for i = L.
   Result<Pair> pair(const Verification& what, int64_t i, const SequenceSampling& fork);
@@ -99,6 +101,9 @@ class Verifier {
   Sampler target_;
   Sampler draft_;
   std::vector<double> residual_;  // [V]
+  // The sequence behind some of the drafts. It stays, so that the next one is copied into memory
+  // that is there.
+  std::optional<SequenceSampling> fork_;
 };
 
 }  // namespace cedra::decode

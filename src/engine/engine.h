@@ -130,6 +130,7 @@ struct Info {
   int threads = 0;
   int64_t max_num_seqs = 1;
   int64_t max_queue = 0;
+  int64_t grammar_bytes = int64_t{256} << 20;  // what whoever compiles grammars may take for them
 };
 
 struct Stats {

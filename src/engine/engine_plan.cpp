@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "cache/prefix_cache.h"
+#include "decode/grammar_compile.h"
 #include "decode/sampler.h"
 #include "engine/image_store.h"
 #include "engine/speculation.h"
@@ -30,6 +31,8 @@ constexpr int64_t kAmxStackBytes = 1 << 20;
 // the budget; the same share bounds pixels that wait.
 constexpr int64_t kImagesKept = 32;
 constexpr int64_t kImageShare = 16;
+// By default grammars take what a full cache of them does, and no more than this share.
+constexpr int64_t kGrammarShare = 16;
 // Per block: its node, buckets and free lists of the prefix tree and the pool.
 constexpr int64_t kNodeBytes = 96;
 // Per block that a running request may fill: its place in the request's chain.
@@ -166,6 +169,11 @@ Result<EnginePlan> make_plan(const Config& config, const Options& options, int64
       {"sampling", sampling, false, ""},
       {"stacks", plan.threads * (uses_amx ? kAmxStackBytes : kStackBytes), false, ""},
   };
+  plan.grammar_bytes = options.grammar_bytes.value_or(
+      std::min(decode::GrammarCache::kBytes, memory.budget / kGrammarShare));
+  if (plan.grammar_bytes > 0) {
+    memory.parts.push_back({"grammars", plan.grammar_bytes, false, "of structured outputs"});
+  }
   if (config.vision.has_value()) plan_images(config, options, plan);
   if (drafts.on()) {
     memory.parts.push_back(

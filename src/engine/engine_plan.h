@@ -21,6 +21,7 @@ struct EnginePlan {
   int64_t queue_tokens = 0;       // of prompts that wait, all together
   int64_t image_pages = 0;        // of the image store; 0: no images
   int64_t image_queue_bytes = 0;  // pixels of accepted requests, all together
+  int64_t grammar_bytes = 0;      // of structured outputs
   bool bounded = false;
   int threads = 1;
 };

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,7 +48,9 @@ struct Options {
   bool language_model_only = false;
   int64_t image_cache_bytes = 0;  // encoded images kept for later; 0 = a share of the budget
   int64_t image_queue_bytes = 0;  // pixels of accepted requests; 0 = a share of the budget
-  bool populate = true;           // read the weights before the first request
+  // Grammars of structured outputs, in use or kept for later; absent = a share of the budget.
+  std::optional<int64_t> grammar_bytes;
+  bool populate = true;  // read the weights before the first request
   SpeculativeConfig
       speculative;  // needs draft stages in the checkpoint; without them it is ignored
 };

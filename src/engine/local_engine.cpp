@@ -73,6 +73,7 @@ LocalEngine::LocalEngine(std::unique_ptr<model::Model> model, const Options& opt
   info_.eos_token_id = static_cast<int32_t>(model_->config().eos_token_id);
   info_.max_num_seqs = options.max_num_seqs;
   info_.max_queue = options.max_queue;
+  info_.grammar_bytes = plan_.grammar_bytes;
   const Config& config = model_->config();
   if (plan_.image_pages > 0) {
     info_.vision = {.rules = {.patch_size = config.vision->patch_size,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <optional>
 
 namespace cedra::engine {
 namespace {
@@ -21,33 +22,43 @@ model::DraftLimits draft_limits(const SpeculativeConfig& config, int64_t slots, 
 
 }  // namespace
 
-// Drafts by the rules of their requests: drawn, or the likeliest.
+// Drafts by the rules of their requests: drawn, or the likeliest. A workspace: copies of requests
+// go where earlier ones were.
 class Speculation::Chooser final : public model::DraftChooser {
  public:
-  Chooser(Speculation& owner, std::span<const DraftJob> jobs) : owner_(owner) {
-    for (const size_t i : owner.chosen_) {
-      const decode::SequenceSampling& sampling = *jobs[i].sampling;
-      forks_.push_back(sampling);
-      dice_.emplace_back(sampling.params().seed, sampling.position());
-      drawn_.push_back(owner.slots_[static_cast<size_t>(jobs[i].slot)].drawn);
+  explicit Chooser(Speculation& owner) : owner_(owner), requests_(owner.slots_.size()) {}
+
+  void begin(std::span<const DraftJob> jobs) {
+    for (size_t n = 0; n < owner_.chosen_.size(); ++n) {
+      const DraftJob& job = jobs[owner_.chosen_[n]];
+      Request& request = requests_[n];
+      request.fork = *job.sampling;
+      request.dice = {job.sampling->params().seed, job.sampling->position()};
+      request.drawn = owner_.slots_[static_cast<size_t>(job.slot)].drawn;
     }
+  }
+  void end() {
+    for (size_t n = 0; n < owner_.chosen_.size(); ++n) requests_[n].fork->release_grammar();
   }
 
   int32_t choose(int64_t request, int64_t slot, std::span<const float> logits) override {
-    const size_t i = static_cast<size_t>(request);
-    const Result<int32_t> id = drawn_[i] ? owner_.verifier_.draft(logits, forks_[i], dice_[i], slot)
-                                         : owner_.verifier_.likeliest(logits, forks_[i]);
+    Request& at = requests_[static_cast<size_t>(request)];
+    const Result<int32_t> id = at.drawn ? owner_.verifier_.draft(logits, *at.fork, at.dice, slot)
+                                        : owner_.verifier_.likeliest(logits, *at.fork);
     // Broken logits, or a history after which nothing is allowed: any draft will be refused.
     if (!id) return 0;
-    forks_[i].accept(*id);
+    at.fork->accept(*id);
     return *id;
   }
 
  private:
+  struct Request {
+    std::optional<decode::SequenceSampling> fork;
+    decode::SeededDice dice{0, 0};
+    bool drawn = false;
+  };
   Speculation& owner_;
-  std::vector<decode::SequenceSampling> forks_;
-  std::vector<decode::SeededDice> dice_;
-  std::vector<bool> drawn_;
+  std::vector<Request> requests_;  // as in owner_.chosen_
 };
 
 Result<std::unique_ptr<Speculation>> Speculation::create(const model::Model& model,
@@ -80,11 +91,14 @@ Speculation::Speculation(const model::Model& model, const SpeculativeConfig& con
   drafting_.reserve(slots_.size());
   chosen_.reserve(slots_.size());
   offers_.reserve(slots_.size());
+  chooser_ = std::make_unique<Chooser>(*this);
 }
+
+Speculation::~Speculation() = default;
 
 int64_t Speculation::bytes(const TextConfig& text, const SpeculativeConfig& config, int64_t slots,
                            int64_t max_rows, int threads) {
-  // Requests with penalties are copied while they are drafted for, and one while it is verified.
+  // Copies of requests with penalties: of those that are drafted for, and of one that is verified.
   const int64_t forks = (slots + 1) * text.vocab_size * decode::SequenceSampling::kBytesPerToken;
   return model::Drafter::workspace_bytes(text, draft_limits(config, slots, max_rows), threads) +
          slots * (model::DraftState::slot_bytes(text) +
@@ -175,8 +189,9 @@ int64_t Speculation::propose(std::span<DraftJob> jobs, int64_t rows, int64_t dec
   if (chosen_.empty()) return 0;
   flush(drafting_);
   if (any_rules) {
-    Chooser chooser(*this, jobs);
-    drafter_->propose(requests_, &chooser);
+    chooser_->begin(jobs);
+    drafter_->propose(requests_, chooser_.get());
+    chooser_->end();
   } else {
     drafter_->propose(requests_);
   }

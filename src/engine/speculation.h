@@ -32,6 +32,7 @@ class Speculation {
                                                      const SpeculativeConfig& config, int64_t slots,
                                                      int64_t max_rows,
                                                      std::span<const int32_t> forbidden);
+  ~Speculation();
 
   int64_t width() const { return config_.num_speculative_tokens; }
   int64_t tap_width() const { return tap_width_; }
@@ -102,6 +103,7 @@ class Speculation {
   std::vector<int64_t> drafting_;  // slots
   std::vector<size_t> chosen_;     // jobs
   std::vector<DraftOffer> offers_;
+  std::unique_ptr<Chooser> chooser_;
 };
 
 }  // namespace cedra::engine

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "base/log.h"
 #include "image/codecs.h"
 #include "image/decode_wire.h"
 #include "image/decode_worker.h"
@@ -133,6 +134,31 @@ Result<> DecodePool::start(Worker& worker) const {
   }
   worker.pid = pid;
   worker.socket = pair[0];
+  const Result<> heard = hear(worker);
+  if (!heard) end(worker);
+  return heard;
+}
+
+// The first words of a worker, before it has seen anything of a client's.
+Result<> DecodePool::hear(const Worker& worker) const {
+  wire::Hello hello;
+  const Clock::time_point deadline = Clock::now() + options_.wall_time;
+  if (receive_all(worker.socket, &hello, sizeof hello, deadline) != Transfer::kDone) {
+    return err(Code::kIo, "the process to decode images does not start");
+  }
+  if (hello.walls == wire::Hello::kFiltered) return {};
+  const std::string why =
+      hello.walls == wire::Hello::kInstrumented
+          ? "this build of the program is instrumented"
+          : fmt::format("the kernel refuses one ({})",
+                        std::generic_category().message(static_cast<int>(hello.code)));
+  if (options_.require_filter) {
+    return err(Code::kUnsupported,
+               "images are not decoded without a filter of system calls, and {}", why);
+  }
+  if (!said_.exchange(true)) {
+    log::warning("images are decoded without a filter of system calls: {}", why);
+  }
   return {};
 }
 
@@ -210,6 +236,47 @@ Result<Prepared> DecodePool::ask(Worker& worker, Bytes bytes, const PrepareOptio
   return out;
 }
 
+DecodePool::Worker* DecodePool::take() {
+  std::unique_lock lock(mutex_);
+  Worker* worker = nullptr;
+  changed_.wait(lock, [&] {
+    // One that runs rather than one that would have to be started.
+    for (Worker& candidate : workers_) {
+      if (candidate.busy) continue;
+      if (worker == nullptr || candidate.pid > 0) worker = &candidate;
+    }
+    return worker != nullptr;
+  });
+  worker->busy = true;
+  return worker;
+}
+
+void DecodePool::give_back(Worker* worker, Worker state) {
+  {
+    const std::lock_guard lock(mutex_);
+    *worker = state;
+    worker->busy = false;
+  }
+  changed_.notify_one();
+}
+
+Result<> DecodePool::ready(Worker& worker) const {
+  // It may have died while it had nothing to do (killed by hand, or for memory).
+  if (worker.pid > 0 && ::waitpid(worker.pid, nullptr, WNOHANG) == worker.pid) {
+    ::close(worker.socket);
+    worker.pid = worker.socket = -1;
+  }
+  return worker.pid > 0 ? Result<>{} : start(worker);
+}
+
+Result<> DecodePool::check() {
+  Worker* worker = take();
+  Worker mine = *worker;
+  const Result<> out = ready(mine);
+  give_back(worker, mine);
+  return out;
+}
+
 Result<Prepared> DecodePool::prepare(Bytes bytes, const PrepareOptions& options) {
   if (bytes.empty()) return err(Code::kInvalid, "the image is empty");
   // Before it is copied anywhere.
@@ -217,38 +284,15 @@ Result<Prepared> DecodePool::prepare(Bytes bytes, const PrepareOptions& options)
     return err(Code::kTooLarge, "the image has {} bytes; at most {} are allowed", bytes.size(),
                options.decode.max_bytes);
   }
-  Worker* worker = nullptr;
-  {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] {
-      // One that runs rather than one that would have to be started.
-      for (Worker& candidate : workers_) {
-        if (candidate.busy) continue;
-        if (worker == nullptr || candidate.pid > 0) worker = &candidate;
-      }
-      return worker != nullptr;
-    });
-    worker->busy = true;
-  }
+  Worker* worker = take();
   Worker mine = *worker;
   Result<Prepared> out = err(Code::kInternal, "no worker");
-  // A worker may have died while it had nothing to do (killed by hand, or for memory).
-  if (mine.pid > 0 && ::waitpid(mine.pid, nullptr, WNOHANG) == mine.pid) {
-    ::close(mine.socket);
-    mine.pid = mine.socket = -1;
-  }
-  const Result<> started = mine.pid > 0 ? Result<>{} : start(mine);
-  if (started) {
+  if (const Result<> started = ready(mine); started) {
     out = ask(mine, bytes, options);
   } else {
     out = std::unexpected(started.error());
   }
-  {
-    const std::lock_guard lock(mutex_);
-    *worker = mine;
-    worker->busy = false;
-  }
-  changed_.notify_one();
+  give_back(worker, mine);
   return out;
 }
 

@@ -8,6 +8,13 @@
 
 namespace cedra::image::wire {
 
+// What a worker says before all else.
+struct Hello {
+  enum : int64_t { kFiltered = 1, kUnfiltered = 2, kInstrumented = 3 };
+  int64_t walls = 0;
+  int64_t code = 0;  // kUnfiltered: errno of the call that failed
+};
+
 struct Request {
   int64_t bytes = 0;  // of the file, which follows
   int64_t cpu_microseconds = 0;

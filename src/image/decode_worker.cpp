@@ -84,14 +84,18 @@ bool allow_little() {
 
 #endif
 
-void shut_in([[maybe_unused]] int64_t memory) {
-#ifndef CEDRA_INSTRUMENTED
+wire::Hello shut_in([[maybe_unused]] int64_t memory) {
+#ifdef CEDRA_INSTRUMENTED
+  return {.walls = wire::Hello::kInstrumented};
+#else
   if (memory > 0) limit(RLIMIT_AS, static_cast<rlim_t>(memory));
   limit(RLIMIT_CORE, 0);
   limit(RLIMIT_FSIZE, 0);
   limit(RLIMIT_NOFILE, 0);
-  // A kernel without filters still has the limits above.
-  allow_little();
+  // A kernel without filters still has the limits above; the server decides whether they are
+  // enough.
+  if (allow_little()) return {.walls = wire::Hello::kFiltered};
+  return {.walls = wire::Hello::kUnfiltered, .code = errno};
 #endif
 }
 
@@ -155,7 +159,8 @@ bool answer_one() {
 }  // namespace
 
 int serve_decoding(int64_t memory) {
-  shut_in(memory);
+  const wire::Hello hello = shut_in(memory);
+  if (!write_all(&hello, sizeof hello)) return 1;
   while (answer_one()) {
   }
   return 0;

@@ -2,8 +2,15 @@
 #include "image/decode_worker.h"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
@@ -156,7 +163,65 @@ TEST(DecodePool, AWorkerIsShutIn) {
   EXPECT_EQ(files, 3);
 }
 
+// From now on no process that this one starts can set up a filter of system calls.
+void refuse_filters() {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_SET_SECCOMP, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{static_cast<unsigned short>(std::size(program)), program};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
+    std::_Exit(3);
+  }
+}
+
+TEST(DecodePoolDeathTest, WithoutAFilterTheLogSaysSo) {
+  const auto run = [] {
+    refuse_filters();
+    DecodePool pool;
+    const bool right = pool.check() && pool.check() && pool.prepare(read_bytes("rgb.png"), {});
+    std::fputs("the end\n", stderr);
+    std::_Exit(right ? 0 : 1);
+  };
+  // Once: what follows it is the end.
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(0),
+              "images are decoded without a filter of system calls: the kernel refuses one "
+              ".Invalid argument.\nthe end");
+}
+
+TEST(DecodePoolDeathTest, WithoutAFilterThatIsRequiredNothingIsDecoded) {
+  const auto run = [] {
+    refuse_filters();
+    WorkerOptions options;
+    options.require_filter = true;
+    DecodePool pool(options);
+    const Result<Prepared> image = pool.prepare(read_bytes("rgb.png"), {});
+    const Result<> ready = pool.check();
+    if (!ready) std::fputs(ready.error().message.c_str(), stderr);
+    std::_Exit(!image && !ready && pool.workers().empty() ? 0 : 1);
+  };
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(0),
+              "^images are not decoded without a filter of system calls, and the kernel refuses");
+}
+
 #endif
+
+TEST(DecodePool, CheckStartsOneWorker) {
+  DecodePool pool;
+  EXPECT_TRUE(pool.check());
+  EXPECT_TRUE(pool.check());
+  EXPECT_EQ(pool.workers().size(), 1U);
+  WorkerOptions options;
+  options.program = "/nowhere/cedra";
+  EXPECT_FALSE(DecodePool(options).check());
+  options.program = "/bin/true";
+  EXPECT_FALSE(DecodePool(options).check()) << "says nothing";
+}
 
 TEST(DecodePool, ManyThreads) {
   DecodePool pool;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "server/response_store.h"
+#include "server/test_schema.h"
 #include "server/test_server.h"
 #include "text/json_value.h"
 
@@ -11,6 +12,7 @@ namespace {
 
 using namespace cedra::server::testing;
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using text::JsonValue;
@@ -123,6 +125,61 @@ TEST(Responses, OnlyTheOwnerFindsWhatIsKept) {
   EXPECT_EQ(ask(service, "/v1/responses", body(not_kept), "a").status, 404);
 }
 
+TEST(Responses, WhatIsKeptCanBeReadAndDeleted) {
+  TestOptions options;
+  options.script = "Hm</think>Ok";
+  options.service.api_keys = {"a", "b"};
+  TestService service(options);
+  const auto ask_for = [&](const char* method, const std::string& id, const char* key) {
+    const auto exchange = std::make_shared<MemoryExchange>();
+    HttpRequest request;
+    request.method = method;
+    request.path = "/v1/responses/" + id;
+    request.api_key = key;
+    service.service.answer(request, exchange, std::chrono::steady_clock::now());
+    return exchange->wait();
+  };
+  const auto fits = [](const HttpResponse& response, const char* schema) {
+    return Schemas::get().check(parsed(response.body), Schemas::get().named(schema));
+  };
+  const HttpResponse made =
+      ask(service, "/v1/responses", R"({"input":"x","metadata":{"k":"v"}})", "a");
+  const std::string id = at(parsed(made.body), {"id"}).text();
+  HttpResponse kept = ask_for("GET", id, "a");
+  EXPECT_EQ(kept.status, 200);
+  EXPECT_EQ(kept.body, made.body);
+  EXPECT_EQ(fits(kept, "Response"), "");
+  for (const char* method : {"GET", "DELETE"}) {
+    const HttpResponse foreign = ask_for(method, id, "b");
+    EXPECT_EQ(foreign.status, 404);
+    EXPECT_EQ(fits(foreign, "Error"), "");
+    EXPECT_THAT(foreign.body, HasSubstr(id));
+    EXPECT_EQ(ask_for(method, id, "").status, 401);
+  }
+  // A stream keeps the same object that its last event carries.
+  const std::string events =
+      ask(service, "/v1/responses", R"({"input":"x","stream":true})", "a").body;
+  const size_t last = events.rfind("\"response\":{") + 11;
+  const std::string object = events.substr(last, events.rfind("}\n\n") - last);
+  kept = ask_for("GET", at(parsed(object), {"id"}).text(), "a");
+  EXPECT_EQ(kept.body, object);
+
+  const HttpResponse deleted = ask_for("DELETE", id, "a");
+  EXPECT_EQ(deleted.status, 200);
+  EXPECT_EQ(deleted.body, R"({"id":")" + id + R"(","object":"response","deleted":true})");
+  EXPECT_EQ(fits(deleted, "DeletedResponse"), "");
+  EXPECT_EQ(ask_for("DELETE", id, "a").status, 404);
+  EXPECT_EQ(ask_for("GET", id, "a").status, 404);
+  EXPECT_EQ(
+      ask(service, "/v1/responses", R"({"input":"x","previous_response_id":")" + id + "\"}", "a")
+          .status,
+      404);
+
+  const HttpResponse wrong = ask_for("POST", id, "a");
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_THAT(wrong.headers, Contains(std::pair<std::string, std::string>("Allow", "GET, DELETE")));
+}
+
 TEST(ResponseStore, IsBoundedAndForgetsTheLongestUnused) {
   const auto conversation = [](size_t bytes) {
     std::vector<text::Message> out(1);
@@ -130,18 +187,23 @@ TEST(ResponseStore, IsBoundedAndForgetsTheLongestUnused) {
     return out;
   };
   ResponseStore store(30'000);
-  for (const char* id : {"a", "b"}) store.put(id, 0, conversation(10'000));
+  for (const char* id : {"a", "b"}) store.put(id, 0, conversation(6'000), std::string(4'000, 'x'));
   EXPECT_TRUE(store.get("a", 0));
-  store.put("c", 0, conversation(10'000));
+  store.put("c", 0, conversation(10'000), {});
   EXPECT_TRUE(store.get("a", 0));
   EXPECT_FALSE(store.get("b", 0)) << "a was used after it";
   EXPECT_TRUE(store.get("c", 0));
-  store.put("large", 0, conversation(40'000));
+  store.put("large", 0, conversation(10'000), std::string(30'000, 'x'));
   EXPECT_FALSE(store.get("large", 0));
   EXPECT_TRUE(store.get("c", 0)) << "what cannot be kept pushes nothing out";
   EXPECT_LE(store.bytes(), 30'000u);
+  EXPECT_FALSE(store.erase("c", 1)) << "another's";
+  EXPECT_TRUE(store.erase("c", 0));
+  EXPECT_FALSE(store.body("c", 0));
+  EXPECT_TRUE(store.erase("a", 0));
+  EXPECT_EQ(store.bytes(), 0u);
   ResponseStore none(0);
-  none.put("a", 0, {});
+  none.put("a", 0, {}, {});
   EXPECT_FALSE(none.get("a", 0));
 }
 

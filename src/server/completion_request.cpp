@@ -322,7 +322,8 @@ Result<CompletionRequest> parse_completion(std::string_view body, const RequestL
   CEDRA_TRY(read_sampling(in, out.echo ? 0 : 1, out.fields));
   CEDRA_ASSIGN(out.structured, text::parse_structured_fields(object));
   if (const JsonValue* format = in.find("response_format")) {
-    CEDRA_ASSIGN(text::StructuredFields asked, text::parse_response_format(*format));
+    CEDRA_ASSIGN(text::StructuredFields asked,
+                 text::parse_response_format(*format, "response_format"));
     const auto none = text::StructuredFields::Kind::kNone;
     if (asked.kind != none && out.structured.kind != none) {
       return err(Code::kInvalid, "response_format and {} exclude each other", out.structured.where);

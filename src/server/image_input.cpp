@@ -146,6 +146,8 @@ ImageInput::ImageInput(ImageOptions options, const engine::Info& info)
   if (vision_) pool_ = std::make_unique<image::DecodePool>(options_.worker);
 }
 
+Result<> ImageInput::check() const { return pool_ != nullptr ? pool_->check() : Result<>{}; }
+
 // The images of one request.
 class ImageInput::Reader {
  public:

@@ -46,6 +46,9 @@ class ImageInput {
   // `info` of the engine: without a tower every image is refused.
   ImageInput(ImageOptions options, const engine::Info& info);
 
+  // Whether images can be decoded here as the options want it (image::DecodePool::check).
+  Result<> check() const;
+
   // Ids of the prompt, every placeholder of an image grown to its span. Text of clients never makes
   // a placeholder. Errors name the part: kInvalid, kTooLarge and kUnsupported are the client's.
   Result<EncodedPrompt> encode(const text::Prompt& prompt, const text::Tokenizer& tokenizer) const;

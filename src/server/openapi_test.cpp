@@ -29,6 +29,11 @@ const JsonValue* request_schema(const JsonValue& path) {
   return &Schemas::get().named(ref.substr(ref.rfind('/') + 1));
 }
 
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
 TEST(OpenApi, HasEveryRouteAndNoOther) {
   std::set<std::string> documented, real;
   for (const auto& [path, item] : document().find("paths")->members()) {
@@ -38,7 +43,7 @@ TEST(OpenApi, HasEveryRouteAndNoOther) {
     }
   }
   for (const RouteRow& row : kRoutes) {
-    real.insert((row.method == "POST" ? "post " : "get ") + std::string(row.path) +
+    real.insert(lower(std::string(row.method)) + " " + std::string(row.path) +
                 (row.open ? " open" : ""));
   }
   EXPECT_EQ(documented, real);
@@ -88,11 +93,6 @@ bool allows(const JsonValue& rule, std::string_view type) {
   if (types == nullptr) return true;
   if (types->is_string()) return types->text() == type;
   return std::ranges::any_of(types->items(), [&](const auto& one) { return one.text() == type; });
-}
-
-std::string lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
 }
 
 struct Probe {

@@ -98,9 +98,7 @@ Result<Plan> plan_conversation(const text::ParsedRequest& request, Api api,
   plan.prompts.push_back(std::move(encoded.ids));
   plan.images = std::move(encoded.images);
   CEDRA_ASSIGN(plan.sampling, sampling_of(fields, 0, plan.prompts, model));
-  const std::string_view where =
-      api == Api::kResponses ? "text.format.schema" : "response_format.json_schema.schema";
-  CEDRA_ASSIGN(plan.sampling.grammar, answer_grammar(request, prompt, where, model.grammars));
+  CEDRA_ASSIGN(plan.sampling.grammar, answer_grammar(request, prompt, model.grammars));
   plan.stream = fields.stream;
   plan.thinking = request.options.thinking;
   plan.priority = static_cast<int>(std::clamp<int64_t>(fields.priority, -1'000'000, 1'000'000));

@@ -67,10 +67,10 @@ struct Plan {
   std::vector<std::string> warnings;
   std::vector<std::string> ignored;  // members of the body that mean nothing here
   // Responses: its own fields, the conversation as the next request inherits it, and where the
-  // answer to it is to be kept, if it is.
+  // answer to it is to be kept, if it is; `body` is the response object.
   text::ResponsesFields responses;
   std::vector<text::Message> history;
-  std::function<void(const std::string& id, text::Message answer)> keep;
+  std::function<void(const std::string& id, text::Message answer, std::string body)> keep;
 
   size_t choices() const { return prompts.size() * static_cast<size_t>(n); }
 };

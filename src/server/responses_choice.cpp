@@ -76,7 +76,12 @@ class ResponsesChoice final : public ParsedChoice {
     complete_ = finish_ != text::FinishReason::kLength;
     if (open_ != Item::kNone) items_.back().cut = !complete_;
     finish_item(out);
-    if (plan_->keep) plan_->keep(identity_->id, message());
+    if (plan_->keep) {
+      std::string body;
+      JsonWriter json(body);
+      render(json);
+      plan_->keep(identity_->id, message(), std::move(body));
+    }
     write_response_event(complete_ ? "response.completed" : "response.incomplete", status(),
                          nullptr, out);
   }

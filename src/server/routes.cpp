@@ -18,7 +18,8 @@ const RouteRow* find_route(std::string_view method, std::string_view path, std::
   const RouteRow* row = nullptr;
   for (const RouteRow& candidate : kRoutes) {
     if (!fits(candidate.path, path)) continue;
-    allowed = candidate.method;
+    if (!allowed.empty()) allowed += ", ";
+    allowed += candidate.method;
     if (candidate.method == method) row = &candidate;
   }
   return row;

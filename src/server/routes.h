@@ -21,6 +21,8 @@ enum class Route : uint8_t {
   kChat,
   kCompletions,
   kResponses,
+  kKeptResponse,
+  kDeleteResponse,
   kMessages,
   kCountTokens,
   kTokenize,
@@ -34,7 +36,7 @@ struct RouteRow {
   bool open;  // needs no API key
 };
 
-inline constexpr std::array<RouteRow, 14> kRoutes{{
+inline constexpr std::array<RouteRow, 16> kRoutes{{
     {"GET", "/health", Route::kHealth, true},
     {"GET", "/ping", Route::kPing, true},
     {"GET", "/version", Route::kVersion, true},
@@ -45,6 +47,8 @@ inline constexpr std::array<RouteRow, 14> kRoutes{{
     {"POST", "/chat/completions", Route::kChat, false},
     {"POST", "/completions", Route::kCompletions, false},
     {"POST", "/responses", Route::kResponses, false},
+    {"GET", "/responses/{response_id}", Route::kKeptResponse, false},
+    {"DELETE", "/responses/{response_id}", Route::kDeleteResponse, false},
     {"POST", "/messages", Route::kMessages, false},
     {"POST", "/messages/count_tokens", Route::kCountTokens, false},
     {"POST", "/tokenize", Route::kTokenize, false},

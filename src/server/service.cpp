@@ -41,6 +41,8 @@ int64_t system_seconds() {
       .count();
 }
 
+constexpr std::string_view kKeptResponses = "/responses/";
+
 HttpResponse json_response(std::string body) {
   HttpResponse response;
   response.body = std::move(body);
@@ -62,7 +64,8 @@ Service::Service(engine::Engine& engine, const text::Tokenizer& tokenizer, Servi
   if (!options_.now) options_.now = system_seconds;
   // A vocabulary that no grammar can work with is no reason not to serve the rest.
   if (auto vocabulary = decode::Vocabulary::create(tokenizer)) {
-    grammars_ = std::make_unique<decode::GrammarCache>(*std::move(vocabulary));
+    grammars_ =
+        std::make_unique<decode::GrammarCache>(*std::move(vocabulary), engine.info().grammar_bytes);
     model_.grammars = grammars_.get();
   }
   model_.tokenizer = tokenizer_;
@@ -194,6 +197,12 @@ void Service::answer(const HttpRequest& request, const std::shared_ptr<Exchange>
     case Route::kResponses:
       respond(request, owner.value_or(0), exchange, arrival);
       break;
+    case Route::kKeptResponse:
+      kept_response(path.substr(kKeptResponses.size()), *owner, exchange);
+      break;
+    case Route::kDeleteResponse:
+      delete_response(path.substr(kKeptResponses.size()), *owner, exchange);
+      break;
     case Route::kMessages:
       generate(Api::kMessages, plan_messages(request.body, model_), exchange, arrival);
       break;
@@ -232,8 +241,9 @@ bool Service::admit(const HttpRequest& request, Api api,
   }
   if (request.method != "OPTIONS") return true;
   HttpResponse response;
-  response.headers = {{"Allow", "GET, HEAD, POST, OPTIONS"},
-                      {"Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS"},
+  constexpr const char* kMethods = "GET, HEAD, POST, DELETE, OPTIONS";
+  response.headers = {{"Allow", kMethods},
+                      {"Access-Control-Allow-Methods", kMethods},
                       {"Access-Control-Allow-Headers",
                        "authorization, content-type, x-api-key, x-request-id, anthropic-version, "
                        "anthropic-beta"},
@@ -301,12 +311,35 @@ void Service::respond(const HttpRequest& request, size_t owner,
   if (plan && plan->responses.store) {
     // Called once, at the end of the answer.
     plan->keep = [store = store_, owner, history = std::move(plan->history)](
-                     const std::string& id, text::Message answer) mutable {
+                     const std::string& id, text::Message answer, std::string body) mutable {
       history.push_back(std::move(answer));
-      store->put(id, owner, std::move(history));
+      store->put(id, owner, std::move(history), std::move(body));
     };
   }
   generate(Api::kResponses, std::move(plan), exchange, arrival);
+}
+
+void Service::kept_response(std::string_view id, size_t owner,
+                            const std::shared_ptr<Exchange>& exchange) {
+  Result<std::string> body = store_->body(id, owner);
+  if (!body) {
+    fail(exchange, body.error(), Api::kResponses);
+    return;
+  }
+  reply(exchange, json_response(*std::move(body)));
+}
+
+void Service::delete_response(std::string_view id, size_t owner,
+                              const std::shared_ptr<Exchange>& exchange) {
+  if (const Result<> erased = store_->erase(id, owner); !erased) {
+    fail(exchange, erased.error(), Api::kResponses);
+    return;
+  }
+  std::string body;
+  JsonWriter json(body);
+  json.begin_object().key("id").string(id).key("object").string("response");
+  json.key("deleted").boolean(true).end_object();
+  reply(exchange, json_response(std::move(body)));
 }
 
 // Once per field, so that a client's habits do not fill the log.

@@ -29,7 +29,7 @@ struct ServiceOptions {
   std::vector<std::string> model_names{"deepseek-flash"};  // first is the main one
   std::string version;
   std::vector<std::string> api_keys;               // any of them will do; empty: none needed
-  size_t response_store_bytes = size_t{64} << 20;  // of conversations kept for previous_response_id
+  size_t response_store_bytes = size_t{64} << 20;  // of responses kept for previous_response_id
   std::vector<std::string> allowed_origins;        // of web pages besides our own; "*": all
   int64_t requests_per_minute = 0;                 // of one key or address; 0: any number
   bool log_prompts = false;                        // bodies of requests, too
@@ -49,6 +49,9 @@ class Service {
   // `engine` and `tokenizer` outlive the service.
   Service(engine::Engine& engine, const text::Tokenizer& tokenizer, ServiceOptions options);
   ~Service();
+
+  // Before the first request: whether all that the options want is there.
+  Result<> check() const { return images_->check(); }
 
   // Any thread. Requests with a body are worked on by worker threads of the service, since long
   // prompts take time to encode: one for those with images, which take longer, one for the others.
@@ -79,6 +82,9 @@ class Service {
   void fail(const std::shared_ptr<Exchange>& exchange, const Error& error, Api api = Api::kChat);
   void respond(const HttpRequest& request, size_t owner, const std::shared_ptr<Exchange>& exchange,
                std::chrono::steady_clock::time_point arrival);
+  void kept_response(std::string_view id, size_t owner, const std::shared_ptr<Exchange>& exchange);
+  void delete_response(std::string_view id, size_t owner,
+                       const std::shared_ptr<Exchange>& exchange);
   void generate(Api api, Result<Plan> plan, const std::shared_ptr<Exchange>& exchange,
                 std::chrono::steady_clock::time_point arrival);
   void tokenize(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);

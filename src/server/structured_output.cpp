@@ -56,21 +56,17 @@ std::string begun_content(const text::ParsedRequest& request, const text::Prompt
 
 Result<std::shared_ptr<const decode::Grammar>> answer_grammar(const text::ParsedRequest& request,
                                                               const text::Prompt& prompt,
-                                                              std::string_view where,
                                                               decode::GrammarCache* grammars) {
   decode::GrammarSpec spec;
   spec.markup = true;
   spec.in_reasoning = prompt.start == text::ParserStart::kReasoning;
   spec.in_calls = prompt.start == text::ParserStart::kCalls;
   take_fields(request.structured, spec);
-  if (request.response_format != text::ResponseFormatKind::kText) {
+  if (request.response_format.kind != text::StructuredFields::Kind::kNone) {
     if (spec.format != Format::kText) {
       return err(Code::kInvalid, "response_format and {} exclude each other", spec.where);
     }
-    const bool schema = request.response_format == text::ResponseFormatKind::kJsonSchema;
-    spec.format = schema ? Format::kJsonSchema : Format::kJsonObject;
-    spec.text = request.json_schema;
-    spec.where = schema ? where : "response_format";
+    take_fields(request.response_format, spec);
   }
   const text::ToolChoice::Kind choice = request.options.tool_choice.kind;
   if (!prompt.tools.empty()) {

@@ -12,11 +12,10 @@
 namespace cedra::server {
 
 // The grammar of a conversation's answer; nullptr if any answer will do. `grammars` may be nullptr:
-// then what asks for one is refused. `where`: what errors call the schema of response_format.
+// then what asks for one is refused.
 // Errors: those of decode::compile_grammar, and kInvalid where fields exclude each other.
 Result<std::shared_ptr<const decode::Grammar>> answer_grammar(const text::ParsedRequest& request,
                                                               const text::Prompt& prompt,
-                                                              std::string_view where,
                                                               decode::GrammarCache* grammars);
 // The same for raw completions.
 Result<std::shared_ptr<const decode::Grammar>> completion_grammar(

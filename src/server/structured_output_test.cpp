@@ -121,6 +121,23 @@ TEST(StructuredOutput, JsonObjectsAndSchemas) {
   }
 }
 
+TEST(StructuredOutput, MessagesHaveAnOutputFormat) {
+  StructuredService service;
+  const std::string format = R"({"type":"json_schema","schema":)" + kSchema + "}";
+  for (const std::string& field :
+       {R"("output_config":{"format":)" + format + "}", R"("output_format":)" + format}) {
+    for (const char* thinking : {"disabled", "enabled"}) {
+      const JsonValue body = service.ask(
+          "/v1/messages",
+          R"({"max_tokens":4000,"seed":7,"messages":[{"role":"user","content":"x"}],"thinking":{"type":")" +
+              std::string(thinking) + "\"}," + field + "}");
+      const JsonValue& last = body.find("content")->items().back();
+      ASSERT_EQ(last.find("type")->text(), "text");
+      expect_city(parsed(last.find("text")->text()));
+    }
+  }
+}
+
 TEST(StructuredOutput, ReasoningComesFirst) {
   StructuredService service;
   for (int seed = 0; seed < 10; ++seed) {

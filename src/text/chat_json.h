@@ -43,8 +43,6 @@ inline constexpr size_t kMaxTools = 1024;
 inline constexpr size_t kMaxLogitBias = 1024;
 inline constexpr size_t kMaxStopTokenIds = 128;
 
-enum class ResponseFormatKind : uint8_t { kText, kJsonObject, kJsonSchema };
-
 // The fields that steer generation. Absent ones are nullopt: defaults are the server's.
 struct RequestFields {
   std::string model;
@@ -87,9 +85,8 @@ struct ParsedRequest {
   Conversation conversation;
   ChatOptions options;
   RequestFields fields;
-  ResponseFormatKind response_format = ResponseFormatKind::kText;
-  std::string json_schema;      // kJsonSchema: the schema, Python's spelling
-  StructuredFields structured;  // chat completions
+  StructuredFields response_format;  // kNone, kJsonObject or kJsonSchema
+  StructuredFields structured;       // chat completions: the other fields
   ResponsesFields responses;
   std::vector<std::string> warnings;
   std::vector<std::string> ignored;  // names of members of the body that mean nothing here

@@ -94,6 +94,10 @@ TEST(ChatJson, FieldsOutOfRangeAreNamed) {
             "tool_choice: expected none, auto, required or a named function");
   EXPECT_EQ(error_of(R"("response_format":{"type":"xml"})"),
             "response_format.type: expected text, json_object or json_schema, got 'xml'");
+  EXPECT_EQ(error_of(R"("response_format":{"type":"json_schema","json_schema":null})"),
+            "response_format.json_schema.schema must be an object");
+  EXPECT_EQ(error_of(R"("response_format":{"type":"json_schema","json_schema":{"schema":true}})"),
+            "response_format.json_schema.schema must be an object");
 }
 
 TEST(ChatJson, WrongShapesAreErrorsAndNotCrashes) {
@@ -147,8 +151,8 @@ TEST(ChatJson, JsonSchemaIsShownAndKept) {
   const auto request = parse(chat(
       R"("response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object","b":1.0}}})"));
   ASSERT_TRUE(request.has_value());
-  EXPECT_EQ(request->response_format, ResponseFormatKind::kJsonSchema);
-  EXPECT_EQ(request->json_schema, R"({"type": "object", "b": 1.0})");
+  EXPECT_EQ(request->response_format.kind, StructuredFields::Kind::kJsonSchema);
+  EXPECT_EQ(request->response_format.text, R"({"type": "object", "b": 1.0})");
   const auto prompt = encode_chat(request->conversation, request->options);
   EXPECT_THAT(prompt->text(), HasSubstr("to reply:\n{\"type\": \"object\", \"b\": 1.0}"));
 }
@@ -353,7 +357,7 @@ TEST(ChatJson, ResponsesItemsJoin) {
   ASSERT_EQ(request->conversation.tools.size(), 2u);
   EXPECT_TRUE(request->conversation.tools[1].custom);
   EXPECT_EQ(request->conversation.tools[1].properties.front().name, "input");
-  EXPECT_EQ(request->json_schema, "{\"type\": \"object\"}");
+  EXPECT_EQ(request->response_format.text, "{\"type\": \"object\"}");
   EXPECT_EQ(request->warnings.size(), 1u);
   EXPECT_FALSE(parse(R"({"input":"x","previous_response_id":"r"})", Route::kResponses).has_value());
 }

@@ -132,10 +132,8 @@ Result<ParsedRequest> parse_chat(JsonValue& body, const RequestRules& rules) {
   CEDRA_TRY(apply_thinking({present(body, "thinking"), present(body, "chat_template_kwargs"),
                             present(body, "reasoning_effort")},
                            rules, out.options, out.warnings));
-  if (const JsonValue* format = present(body, "response_format")) {
-    CEDRA_TRY(apply_response_format(*format, out));
-  }
-  if (out.response_format == ResponseFormatKind::kJsonObject) {
+  CEDRA_TRY(apply_response_format(present(body, "response_format"), "response_format", out));
+  if (out.response_format.kind == StructuredFields::Kind::kJsonObject) {
     CEDRA_TRY(check_json_word(out.conversation, rules, out.warnings));
   }
   CEDRA_ASSIGN(out.structured, parse_structured_fields(body));

@@ -166,6 +166,17 @@ Result<> apply_choice(const JsonValue& choice, ParsedRequest& out, bool& any) {
   return {};
 }
 
+// output_config.format, and output_format as its first version had it.
+Result<> apply_output_format(const JsonValue& body, const JsonValue* output, ParsedRequest& out) {
+  const JsonValue* format = output == nullptr ? nullptr : present(*output, "format");
+  const JsonValue* earlier = present(body, "output_format");
+  if (format != nullptr && earlier != nullptr) {
+    return err(Code::kInvalid, "output_config.format and output_format exclude each other");
+  }
+  if (format != nullptr) return apply_response_format(format, "output_config.format", out);
+  return apply_response_format(earlier, "output_format", out);
+}
+
 }  // namespace
 
 Result<ParsedRequest> parse_anthropic(JsonValue& body, const RequestRules& rules) {
@@ -198,6 +209,7 @@ Result<ParsedRequest> parse_anthropic(JsonValue& body, const RequestRules& rules
     CEDRA_TRY(apply_choice(*choice, out, any));
   }
   CEDRA_ASSIGN(const JsonValue* output, get_object(body, "output_config"));
+  CEDRA_TRY(apply_output_format(body, output, out));
   CEDRA_TRY(apply_thinking({present(body, "thinking"), present(body, "chat_template_kwargs"),
                             output == nullptr ? nullptr : present(*output, "effort")},
                            rules, out.options, out.warnings));

@@ -269,8 +269,8 @@ constexpr std::string_view kChatOnly[] = {"messages",
                                           "add_generation_prompt",
                                           "include_reasoning",
                                           "continue_final_message"};
-constexpr std::string_view kMessagesOnly[] = {"messages", "max_tokens", "stop_sequences", "system",
-                                              "output_config"};
+constexpr std::string_view kMessagesOnly[] = {"messages", "max_tokens",    "stop_sequences",
+                                              "system",   "output_config", "output_format"};
 constexpr std::string_view kResponsesOnly[] = {
     "input",   "instructions", "max_output_tokens",    "stop",         "logprobs",
     "text",    "reasoning",    "previous_response_id", "conversation", "parallel_tool_calls",

@@ -322,29 +322,13 @@ Result<> check_call_answers(const std::vector<Message>& messages, const RequestR
   return {};
 }
 
-Result<> apply_response_format(const JsonValue& format, ParsedRequest& request) {
-  const JsonValue* type = present(format, "type");
-  const std::string_view name =
-      type != nullptr && type->is_string() ? std::string_view(type->text()) : "";
-  if (name == "text") return {};
-  if (name == "json_object") {
-    request.response_format = ResponseFormatKind::kJsonObject;
-    request.conversation.response_format = "{\"type\": \"json_object\"}";
-    return {};
+Result<> apply_response_format(const JsonValue* format, std::string_view field,
+                               ParsedRequest& request) {
+  if (format == nullptr) return {};
+  CEDRA_ASSIGN(request.response_format, parse_response_format(*format, field));
+  if (request.response_format.kind != StructuredFields::Kind::kNone) {
+    request.conversation.response_format = response_format_prompt(request.response_format);
   }
-  if (name != "json_schema") {
-    return err(Code::kInvalid,
-               "response_format.type: expected text, json_object or json_schema, got '{}'",
-               name.substr(0, 40));
-  }
-  const JsonValue* holder = present(format, "json_schema");
-  const JsonValue* schema = present(holder == nullptr ? format : *holder, "schema");
-  if (schema == nullptr || !schema->is_object()) {
-    return err(Code::kInvalid, "response_format.json_schema.schema must be an object");
-  }
-  request.response_format = ResponseFormatKind::kJsonSchema;
-  request.json_schema = python_json(*schema);
-  request.conversation.response_format = request.json_schema;
   return {};
 }
 

@@ -47,8 +47,10 @@ Result<> check_parts(const Conversation& conversation, const RequestRules& rules
 Result<> check_call_answers(const std::vector<Message>& messages, const RequestRules& rules,
                             std::vector<std::string>& warnings);
 
-// response_format, or text.format of the Responses route (where the schema stands flat).
-Result<> apply_response_format(const JsonValue& format, ParsedRequest& request);
+// What `field` (response_format, or what the route calls it) asks for, into the request and its
+// prompt. nullptr: nothing.
+Result<> apply_response_format(const JsonValue* format, std::string_view field,
+                               ParsedRequest& request);
 
 // Everything else that steers generation.
 Result<RequestFields> parse_fields(Route route, const JsonValue& body);

@@ -347,10 +347,9 @@ Result<ParsedRequest> parse_responses(JsonValue& body, const RequestRules& rules
                             reasoning == nullptr ? nullptr : present(*reasoning, "effort")},
                            rules, out.options, out.warnings));
   CEDRA_ASSIGN(const JsonValue* text, get_object(body, "text"));
-  if (const JsonValue* format = text == nullptr ? nullptr : present(*text, "format")) {
-    CEDRA_TRY(apply_response_format(*format, out));
-  }
-  if (out.response_format == ResponseFormatKind::kJsonObject) {
+  const JsonValue* format = text == nullptr ? nullptr : present(*text, "format");
+  CEDRA_TRY(apply_response_format(format, "text.format", out));
+  if (out.response_format.kind == StructuredFields::Kind::kJsonObject) {
     CEDRA_TRY(check_json_word(out.conversation, rules, out.warnings));
   }
   return out;

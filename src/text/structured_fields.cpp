@@ -109,26 +109,42 @@ bool is_structured_field(std::string_view name) {
          std::ranges::find(kGuided, name, &Field::name) != std::end(kGuided);
 }
 
-Result<StructuredFields> parse_response_format(const JsonValue& format) {
-  const JsonValue* type = format.find("type");
+Result<StructuredFields> parse_response_format(const JsonValue& format, std::string_view field) {
+  const auto member = [](const JsonValue& object, std::string_view key) {
+    const JsonValue* value = object.find(key);
+    return value == nullptr || value->is_null() ? nullptr : value;
+  };
+  const JsonValue* type = member(format, "type");
   const std::string_view name =
       type != nullptr && type->is_string() ? std::string_view(type->text()) : "";
   StructuredFields out;
   if (name == "text") return out;
   if (name == "json_object") {
-    return read_one(JsonValue::boolean(true), Kind::kJsonObject, "response_format");
+    return read_one(JsonValue::boolean(true), Kind::kJsonObject, std::string(field));
   }
   if (name != "json_schema") {
-    return err(Code::kInvalid,
-               "response_format.type: expected text, json_object or json_schema, got '{}'",
-               name.substr(0, 40));
+    return err(Code::kInvalid, "{}.type: expected text, json_object or json_schema, got '{}'",
+               field, name.substr(0, 40));
   }
-  const JsonValue* holder = format.find("json_schema");
-  const JsonValue* schema = holder == nullptr ? nullptr : holder->find("schema");
-  if (schema == nullptr) {
-    return err(Code::kInvalid, "response_format.json_schema.schema must be an object");
+  const JsonValue* holder = member(format, "json_schema");
+  const bool nested = holder != nullptr || field == "response_format";
+  std::string where = fmt::format("{}{}", field, nested ? ".json_schema.schema" : ".schema");
+  const JsonValue* schema = member(holder == nullptr ? format : *holder, "schema");
+  if (schema == nullptr || !schema->is_object()) {
+    return err(Code::kInvalid, "{} must be an object", where);
   }
-  return read_one(*schema, Kind::kJsonSchema, "response_format.json_schema.schema");
+  return read_one(*schema, Kind::kJsonSchema, std::move(where));
+}
+
+std::string response_format_prompt(const StructuredFields& format) {
+  switch (format.kind) {
+    case Kind::kJsonObject:
+      return "{\"type\": \"json_object\"}";
+    case Kind::kJsonSchema:
+      return format.text;
+    default:
+      return {};
+  }
 }
 
 }  // namespace cedra::text

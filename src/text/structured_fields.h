@@ -1,5 +1,6 @@
-// The fields beside response_format that say what an answer must be: vLLM's structured_outputs, and
-// guided_json, guided_regex, guided_choice and guided_grammar of its earlier versions.
+// The fields that say what an answer must be: response_format under the names that the routes have
+// for it, vLLM's structured_outputs, and guided_json, guided_regex, guided_choice and
+// guided_grammar of its earlier versions.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,11 @@ struct StructuredFields {
 Result<StructuredFields> parse_structured_fields(const JsonValue& body);
 // Whether parse_structured_fields() reads a member of this name.
 bool is_structured_field(std::string_view name);
-// response_format as /v1/completions reads it.
-Result<StructuredFields> parse_response_format(const JsonValue& format);
+// response_format, text.format of responses or output_config.format of messages; `field` names it.
+// The schema stands in json_schema.schema or, as the latter have it, in schema. kNone for type
+// text. kInvalid for anything else than text, json_object and json_schema with an object.
+Result<StructuredFields> parse_response_format(const JsonValue& format, std::string_view field);
+// What the prompt says about it (spec chat.md 2.8); "" for kNone.
+std::string response_format_prompt(const StructuredFields& format);
 
 }  // namespace cedra::text

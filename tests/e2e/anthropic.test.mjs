@@ -1,10 +1,13 @@
 // Anthropic's own client: messages and token counts.
 import Anthropic, {APIError, AuthenticationError, BadRequestError} from '@anthropic-ai/sdk';
+import {zodOutputFormat} from '@anthropic-ai/sdk/helpers/zod';
 import assert from 'node:assert/strict';
 import {after, before, suite, test} from 'node:test';
 
 import {refusesPicture, Cedra, failure, kPicture} from './cedra.mjs';
-import {kHello, script} from './script.mjs';
+import {z} from 'zod';
+
+import {kCity, kHello, script} from './script.mjs';
 
 const kOff = {thinking: {type: 'disabled'}};
 const kOn = {thinking: {type: 'enabled', budget_tokens: 1024}};
@@ -105,6 +108,23 @@ suite('messages', () => {
       {type: 'image', source: {type: 'base64', media_type: 'image/png', data: kPicture}},
     ];
     await refusesPicture(create({messages: user(content)}));
+  });
+
+  test('an answer by a schema', async () => {
+    const format = zodOutputFormat(z.object({city: z.string(), degrees: z.int()}));
+    for (const thinking of [kOff, kOn]) {
+      const parsed = await client.messages.parse(
+        body({messages: user('Report as JSON'), output_config: {format}, ...thinking}));
+      assert.deepEqual(parsed.parsed_output, kCity);
+    }
+    const beta = await client.beta.messages.parse(
+      body({messages: user('Report as JSON'), output_format: format, ...kOff}));
+    assert.deepEqual(beta.parsed_output, kCity);
+    const schema = {type: 'object', not: {}};
+    const bad = await failure(create(
+      {messages: user('x'), output_config: {format: {type: 'json_schema', schema}}}));
+    assert.ok(bad instanceof BadRequestError, `${bad}`);
+    assert.match(bad.message, /output_config.format.schema: the keyword/);
   });
 
   test('stop sequences and max_tokens', async () => {

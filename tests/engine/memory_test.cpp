@@ -36,29 +36,49 @@ class Quiet final : public Sink {
   std::atomic<bool> finished{false};
 };
 
+// Two requests, one after the other: cold, then with a hit.
+void expect_quiet(const Options& options) {
+  const Loaded loaded = load_engine(kTiny, options);
+  for (int round = 0; round < 2; ++round) {
+    const auto sink = std::make_shared<Quiet>();
+    Request request = greedy_request(random_prompt(1, 250), 120);
+    request.sampling.temperature = 1;
+    request.sampling.frequency_penalty = 0.5;
+    request.sampling.seed = 1;
+    request.sampling.top_logprobs = -1;
+    ASSERT_TRUE(loaded.engine->submit(std::move(request), sink).has_value());
+    while (!sink->finished) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(sink->prefill_end - sink->prefill_begin, 0) << "in prefill";
+    EXPECT_EQ(sink->decode_end - sink->decode_begin, 0) << "in 100 decode steps";
+    EXPECT_EQ(sink->tokens, 120);
+  }
+}
+
 TEST(EngineMemory, AStepAllocatesNothing) {
   for (const PrefillMode mode : {PrefillMode::kExact, PrefillMode::kBounded}) {
     Options options = small_options(mode);
     options.threads = 2;
-    const Loaded loaded = load_engine(kTiny, options);
-    for (int round = 0; round < 2; ++round) {  // cold, then with a hit
-      const auto sink = std::make_shared<Quiet>();
-      Request request = greedy_request(random_prompt(1, 250), 120);
-      request.sampling.temperature = 1;
-      request.sampling.frequency_penalty = 0.5;
-      request.sampling.seed = 1;
-      request.sampling.top_logprobs = -1;
-      ASSERT_TRUE(loaded.engine->submit(std::move(request), sink).has_value());
-      while (!sink->finished) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      EXPECT_EQ(sink->prefill_end - sink->prefill_begin, 0) << "in prefill";
-      EXPECT_EQ(sink->decode_end - sink->decode_begin, 0) << "in 100 decode steps";
-      EXPECT_EQ(sink->tokens, 120);
+    expect_quiet(options);
+  }
+}
+
+// Drafts of a request with rules need copies of its state.
+TEST(EngineMemory, AStepWithDraftsAllocatesNothing) {
+  for (const DraftSampling drafts : {DraftSampling::kGreedy, DraftSampling::kProbabilistic}) {
+    for (const RejectionMethod rejection : {RejectionMethod::kStandard, RejectionMethod::kBlock}) {
+      Options options = small_options(PrefillMode::kBounded);
+      options.threads = 2;
+      options.speculative.num_speculative_tokens = 3;
+      options.speculative.enable_adaptive_verification = false;
+      options.speculative.draft_sample_method = drafts;
+      options.speculative.rejection_sample_method = rejection;
+      expect_quiet(options);
     }
   }
 }
 
 // Steps of all rows, all slots in use, penalties. What is planned and not used here: the prompts of
-// requests that wait, and pixels of images, which are left out.
+// requests that wait, and pixels of images and grammars, which are left out.
 // Compared is the anonymous resident memory of the process (weights are file pages) with the plan.
 class PlannedMemory : public ::testing::TestWithParam<PrefillMode> {};
 INSTANTIATE_TEST_SUITE_P(Modes, PlannedMemory,
@@ -78,7 +98,7 @@ TEST_P(PlannedMemory, IsWhatTheLoadTakes) {
   const Loaded loaded = load_engine(CEDRA_SOURCE_DIR "/models/tiny", options);
   int64_t planned = loaded.plan.taken();
   for (const plan::Part& part : loaded.plan.parts) {
-    if (part.name == "pixels of images") planned -= part.bytes;
+    if (part.name == "pixels of images" || part.name == "grammars") planned -= part.bytes;
   }
   int64_t peak = 0;
   const auto wave = [&](uint32_t seed) {
