@@ -42,7 +42,7 @@ def gap_positions(rng, count, starts):
 
     The compressor pairs positions 2i and 2i+1. Jumps are even and happen at even indices only, so a
     pair of positions is always a pair of neighbours."""
-    starts = [s for s in starts if s is not None and s % 2 == 0 and s > 0]
+    starts = [s for s in starts if s % 2 == 0 and s > 0]
     positions = numpy.arange(count, dtype=numpy.int32)
     if not starts:
         return positions
@@ -79,8 +79,9 @@ def encode(sample, tokenizer, rng):
     weight[0] = 0.0
     positions = numpy.arange(len(out_ids), dtype=numpy.int32)
     if sample.sentences and rng.random() < 0.5:
-        inside = [i for i, s in enumerate(segments) if s.text in set(sample.sentences) or s.text[1:] in set(sample.sentences)]
-        positions = gap_positions(rng, len(out_ids), [index[first[i]] for i in inside if first[i] is not None])
+        wanted = set(sample.sentences)
+        starts = [first[i] for i, s in enumerate(segments) if s.text.lstrip(" ") in wanted]
+        positions = gap_positions(rng, len(out_ids), [index[s] for s in starts if s is not None])
     return Example(numpy.array(out_ids, numpy.int32), numpy.array(weight, numpy.float16),
                    numpy.array(types, numpy.int8), positions, KINDS.index(sample.kind), sample.images)
 
@@ -95,7 +96,7 @@ def split_sentences(segments, sentences):
 
 
 def samples(seed):
-    """Endless conversations whose kinds have their shares of the tokens; `size` of each has to be sent back."""
+    """Endless conversations whose kinds have their shares of the tokens; the size of each has to be sent back."""
     rng = random.Random(seed)
     used = {kind: 0.0 for kind in KINDS}
     while True:

@@ -18,7 +18,6 @@ The file is {"goals": {group: share}, "texts": {name: text}, "items": [...]}. An
   expect_final  what the answer after the results must be, as `expect`.
 """
 import argparse
-import json
 import random
 from pathlib import Path
 
@@ -33,6 +32,7 @@ GOALS = {"facts": 0.90, "sums": 0.95, "tools": 0.95, "json": 0.98, "recall_1k": 
          "recall_30k": 0.70, "images": 0.90, "effort": 1.0}
 RECALL_TOKENS = {"recall_1k": 1000, "recall_8k": 8000, "recall_30k": 30000}
 EFFORTS = [25, 75, 100]
+EMPTY_WORDS = "a and it is the on there are they shape shapes digit".split()  # of the answers about pictures
 
 
 def item(group, number, content, expect, thinking, **more):
@@ -69,7 +69,8 @@ def sum_items(rng):
         if (a, op, b) not in seen:
             seen.add((a, op, b))
             number = {"kind": "number", "number": arithmetic.value(a, op, b)}
-            items.append(item("sums", len(items), rng.choice(arithmetic.ASK[op]).format(a=a, b=b), number, len(items) % 2 == 0))
+            question = rng.choice(arithmetic.ASK[op]).format(a=a, b=b)
+            items.append(item("sums", len(items), question, number, len(items) % 2 == 0))
     return items
 
 
@@ -87,8 +88,9 @@ def tool_items(rng):
             chosen = rng.sample(able, 2) if len(able) > 1 else able * 2
         jobs = [tool_use.draw_job(rng, t, skill=True) for t in chosen]
         declared = [{"type": "function", "function": t.schema()} for t in tools]
-        items.append(item("tools", number, tool_use.join_wishes(rng, jobs), {"kind": "calls", "calls": [j["call"] for j in jobs]},
-                          number // 2 % 2 == 0, request={"tools": declared}, results=[j["result"] for j in jobs],
+        calls = {"kind": "calls", "calls": [j["call"] for j in jobs]}
+        items.append(item("tools", number, tool_use.join_wishes(rng, jobs), calls, number // 2 % 2 == 0,
+                          request={"tools": declared}, results=[j["result"] for j in jobs],
                           expect_final={"kind": "text", "text": tool_use.final_answer(jobs)}))
     return items
 
@@ -140,9 +142,9 @@ def image_items(rng, folder):
         file = folder / "images" / f"{i:02d}.png"
         file.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels).save(file, optimize=True)
-        content = [{"type": "image_url", "image_url": {"url": f"images/{file.name}"}}, {"type": "text", "text": question}]
-        words = [w for w in answer.lower().rstrip(".").split()
-                 if w not in ("a", "and", "it", "is", "the", "on", "there", "are", "they", "shape", "shapes", "digit")]
+        content = [{"type": "image_url", "image_url": {"url": f"images/{file.name}"}},
+                   {"type": "text", "text": question}]
+        words = [w for w in answer.lower().rstrip(".").split() if w not in EMPTY_WORDS]
         items.append(item("images", i, content, {"kind": "words", "words": words}, i % 2 == 0, answer=answer))
     return items
 
@@ -161,7 +163,8 @@ def make_skills(tokenizer, folder):
     seed = lambda group: random.Random(f"skills {group}")
     texts = {}
     items = fact_items(seed("facts")) + sum_items(seed("sums")) + tool_items(seed("tools")) + json_items(seed("json"))
-    items += recall_items(seed("recall"), tokenizer, texts) + image_items(seed("images"), folder) + effort_items(seed("effort"))
+    items += recall_items(seed("recall"), tokenizer, texts) + image_items(seed("images"), folder)
+    items += effort_items(seed("effort"))
     return {"goals": GOALS, "texts": texts, "items": items}
 
 

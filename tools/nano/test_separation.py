@@ -72,8 +72,9 @@ class Separation(unittest.TestCase):
         for item in self.group("sums") + self.group("effort"):
             text = self.prompt(item)
             numbers = [int(n) for n in "".join(c if c.isdigit() else " " for c in text).split()]
-            keys = [arithmetic.key(a, op, b) for op in "+-" for a, b in [numbers]
-                    if arithmetic.value(max(numbers), op, min(numbers)) == item["expect"].get("number", item["expect"].get("answer"))]
+            answer = item["expect"].get("number", item["expect"].get("answer"))
+            keys = [arithmetic.key(numbers[0], op, numbers[1]) for op in "+-"
+                    if arithmetic.value(max(numbers), op, min(numbers)) == answer]
             self.assertTrue(any(held_out(k) for k in keys), text)
 
     def test_codes_are_held_out(self):

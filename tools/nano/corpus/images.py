@@ -91,7 +91,8 @@ def one_digit(rng):
     y = rng.randint(tall // 2 + 7, height - tall // 2 - 7)
     draw_digit(pen, digit, x, y, tall, color)
     return image, f"a {color} digit {digit}", [
-        ("What is in this picture?", f"A {color} digit {digit}."), ("Describe the picture.", f"A {color} digit {digit}."),
+        ("What is in this picture?", f"A {color} digit {digit}."),
+        ("Describe the picture.", f"A {color} digit {digit}."),
         ("Which digit is this?", f"It is the digit {digit}."), ("What number do you see?", f"It is the digit {digit}."),
         ("What digit is shown?", f"It is the digit {digit}."), ("What color is it?", f"It is {color}."),
         ("What color is the digit?", f"It is {color}.")]
@@ -134,7 +135,8 @@ def several(rng):
         ("What is in this picture?", many.capitalize() + "."),
         ("How many shapes are there?", f"There {verb} {NUMBERS[count]} shape{'s' if count > 1 else ''}."),
         (f"Count the {shape}s.", f"There {verb} {NUMBERS[count]} {shape}{'s' if count > 1 else ''}."),
-        ("What color are they?" if count > 1 else "What color is it?", f"They are {color}." if count > 1 else f"It is {color}.")]
+        ("What color are they?" if count > 1 else "What color is it?",
+         f"They are {color}." if count > 1 else f"It is {color}.")]
 
 
 SCENES = [one_shape, one_shape, one_digit, one_digit, two_sides, several]
@@ -168,7 +170,8 @@ def make(rng):
         return make_pair(rng, thinking, effort)
     name, pixels, description, questions = draw_scene(rng)
     messages = []
-    for i, (question, answer) in enumerate(rng.sample(questions, min(len(questions), rng.randint(1, 2 if thinking else 4)))):
+    for i, (question, answer) in enumerate(rng.sample(questions,
+                                                      min(len(questions), rng.randint(1, 2 if thinking else 4)))):
         messages += [user(ask_about(rng, question) if i == 0 else question),
                      assistant(reasoning(description, effort), answer)]
     return Sample("images", Chat(messages, thinking, effort), [name], [pixels])
@@ -180,7 +183,8 @@ def make_pair(rng, thinking, effort):
     first, second = (s[2] for s in scenes)
     both = f"{first} and then {second}"
     answers = [("What is in the two pictures?", f"{both[0].upper()}{both[1:]}."),
-               ("What is in the first picture?", f"A{first[1:]}."), ("What is in the second picture?", f"A{second[1:]}.")]
+               ("What is in the first picture?", f"A{first[1:]}."),
+               ("What is in the second picture?", f"A{second[1:]}.")]
     messages = []
     for i, (question, answer) in enumerate(rng.sample(answers, rng.randint(1, 3))):
         messages += [user([IMAGE, IMAGE, question] if i == 0 else question), assistant(reasoning(both, effort), answer)]

@@ -100,7 +100,8 @@ def make(rng):
     thinking, effort = pick_mode(rng)
     tools, keys, messages = pick_tools(rng), [], []
     if rng.random() < 0.3:
-        messages.append({"role": "system", "content": rng.choice(["You are a helpful assistant.", "Use the tools.", "You have tools."])})
+        messages.append({"role": "system",
+                         "content": rng.choice(["You are a helpful assistant.", "Use the tools.", "You have tools."])})
     for _ in range(rng.choice([1, 2, 3, 4])):
         roll = rng.random()
         if roll < 0.06:
