@@ -141,7 +141,7 @@ def _fp8_tiles(w):
 
 def _grouped(x, group):
     """[..., K] -> [..., K/group, group] and the maximum magnitude of every group."""
-    groups = x.reshape(*x.shape[:-1], -1, group)
+    groups = x.reshape(*x.shape[:-1], x.shape[-1] // group, group)
     return groups, groups.abs().amax(-1, keepdim=True)
 
 
