@@ -31,7 +31,6 @@ from tokenizer_map import load_token_map
 
 PROMPT_SHARE = 0.25         # of the prompt tokens, how many are predicted in a step
 BALANCE_RATE = 0.003        # change of a router bias per step
-QUANTISE_FROM = 0.85        # share of the run after which activations are quantised too
 
 
 class Shared:
@@ -57,6 +56,9 @@ class Trainer:
     """One worker of a run. Every worker computes gradients of its own part of a step's examples and
     updates its own part of the parameters."""
 
+    FILE, LOG = "backbone.pt", "train.jsonl"
+    QUANTISE_FROM = 0.85        # share of the run after which activations are quantised too
+
     def __init__(self, options, config, shared, rank):
         self.options, self.config, self.shared, self.rank = options, config, shared, rank
         token_map, _ = load_token_map(options.tokenizer, config.text.vocab_size)
@@ -68,7 +70,7 @@ class Trainer:
         self.steps = 0
         self.start = time.time()
         self.sums = {}
-        self.log = open(os.path.join(options.out, "train.jsonl"), "a", encoding="utf-8") if rank == 0 else None
+        self.log = open(os.path.join(options.out, self.LOG), "a", encoding="utf-8") if rank == 0 else None
 
     def _optimiser(self):
         """Over this worker's part of the parameters: whole shapes, so that batched products stay."""
@@ -99,7 +101,7 @@ class Trainer:
         if self.rank == 0:
             self.update_progress()
         self.shared.barrier.wait()
-        if float(self.shared.progress) > QUANTISE_FROM and not self.model.numerics.quantise:
+        if float(self.shared.progress) > self.QUANTISE_FROM and not self.model.numerics.quantise:
             self.model.numerics = Numerics(quantise_activations=True)
         factor = self.rate_factor()
         self.compute_gradients(examples)
@@ -114,11 +116,18 @@ class Trainer:
         stored = {name: stored_values(name, w) for name, w in self.weights.items() if not is_draft(name)}
         normed, step = self.model.forward(stored, batch)
         self.loss(stored, normed, batch, weight, examples).backward()
+        self.publish_gradients()
+        self.publish(step.loads, examples)
+
+    def publish_gradients(self):
         for name, gradient in self.shared.gradients[self.rank].items():
             p = self.trained[name]
             gradient.copy_(p.grad) if p.grad is not None else gradient.zero_()
             p.grad = None
-        for prefix, counts in step.loads.items():
+
+    def publish(self, loads, examples):
+        """Expert counts and tokens of this worker's part of the step."""
+        for prefix, counts in loads.items():
             if "ffn" in prefix:
                 for name, load in zip(("gate.bias", "gate.bias_vl"), counts):
                     self.shared.loads[self.rank][prefix + name].copy_(load)
@@ -163,8 +172,6 @@ class Trainer:
     def balance(self, factor):
         """Move the selection biases towards equal use (no loss term: the biases only select)."""
         for name in self.shared.loads[0]:
-            if is_draft(name):
-                continue
             load = sum(loads[name] for loads in self.shared.loads)
             if load.sum() > 0:
                 error = load / load.mean() - 1
@@ -211,55 +218,59 @@ class Trainer:
         self.sums = {}
 
     def save(self):
-        path = os.path.join(self.options.out, "backbone.pt")
+        path = os.path.join(self.options.out, self.FILE)
         torch.save({name: w.detach().clone() for name, w in self.weights.items()}, path + ".new")
         os.replace(path + ".new", path)
 
 
-def parse_options():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+def parse_options(description, tokens, minutes):
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--corpus", required=True)
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--out", required=True)
-    parser.add_argument("--tokens", type=int, default=14_000_000, help="tokens to train on")
-    parser.add_argument("--minutes", type=float, default=100, help="end after this time at the latest")
+    parser.add_argument("--tokens", type=int, default=tokens, help="tokens to train on")
+    parser.add_argument("--minutes", type=float, default=minutes, help="end after this time at the latest")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--batch", type=int, default=3072, help="padded tokens per step and worker")
+    parser.add_argument("--batch", type=int, default=2560, help="padded tokens per step and worker")
     parser.add_argument("--matrix-rate", type=float, default=0.02)
     parser.add_argument("--adam-rate", type=float, default=3e-3)
     parser.add_argument("--workers", type=int, default=2, help="processes, one core each")
     parser.add_argument("--resume", help="begin with the weights of this file")
-    return parser.parse_args()
-
-
-def work(options, config, shared, rank):
-    """One worker process."""
-    torch.manual_seed(options.seed * 1000 + rank)
-    try:
-        Trainer(options, config, shared, rank).run()
-    except BaseException:
-        shared.barrier.abort()
-        raise
-
-
-def main():
-    options = parse_options()
+    options = parser.parse_args()
     os.makedirs(options.out, exist_ok=True)
+    return options
+
+
+def run_workers(trainer, options, is_trained):
+    """Run `trainer` (a class) in every worker on the parameters whose names is_trained accepts."""
     torch.set_num_threads(1)
     config = parse_config(complete_template(options.tokenizer))
     weights = initialise(config, options.seed)
     if options.resume:
         weights.update(torch.load(options.resume))
-    trained = [name for name in weights
-               if not is_draft(name) and not is_indexer(name) and "gate.bias" not in name]
+    trained = [name for name in weights if is_trained(name) and "gate.bias" not in name]
     shared = Shared(weights, trained, options.workers)
-    others = [shared.context.Process(target=work, args=(options, config, shared, rank))
-              for rank in range(1, options.workers)]
+
+    def work(rank):
+        os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank % os.cpu_count()]})
+        torch.manual_seed(options.seed * 1000 + rank)
+        try:
+            trainer(options, config, shared, rank).run()
+        except BaseException:
+            shared.barrier.abort()
+            raise
+
+    others = [shared.context.Process(target=work, args=(rank,)) for rank in range(1, options.workers)]
     for process in others:
         process.start()
-    work(options, config, shared, 0)
+    work(0)
     for process in others:
         process.join()
+
+
+def main():
+    options = parse_options(__doc__, 12_000_000, 80)
+    run_workers(Trainer, options, lambda name: not is_draft(name) and not is_indexer(name))
 
 
 if __name__ == "__main__":
