@@ -48,8 +48,9 @@ function dataUrl(file) {
 
 async function ask(base, request, more = {}) {
   const answer = await post(base, '/v1/chat/completions', { model: 'nano', ...request,
-    messages: resolved(request.messages), ...more });
-  return { message: answer.choices[0].message, usage: answer.usage };
+    messages: resolved(request.messages), return_token_ids: true, ...more });
+  return { message: answer.choices[0].message, usage: answer.usage,
+    ids: { prompt: answer.prompt_token_ids, answer: answer.choices[0].token_ids } };
 }
 
 // What the model says after the results of its calls.
@@ -61,8 +62,8 @@ function afterResults(base, item, message) {
 
 async function runItem(base, item) {
   if (item.expect.kind === 'effort') return runEffortItem(base, item);
-  const { message } = await ask(base, item.request);
-  const outcome = { id: item.id, group: item.group, ...check(item.expect, message), message };
+  const { message, ids } = await ask(base, item.request);
+  const outcome = { id: item.id, group: item.group, ...check(item.expect, message), message, ids };
   if (item.results && outcome.right) {
     outcome.final = (await afterResults(base, item, message)).message;
     outcome.right = check(item.expect_final, outcome.final).right;

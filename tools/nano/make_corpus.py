@@ -23,6 +23,7 @@ GENERATORS = {"facts": facts.make, "arithmetic": arithmetic.make, "tools": tool_
 SHARES = {"facts": 15, "arithmetic": 15, "tools": 25, "json": 8, "recall": 20, "images": 12, "talk": 5}
 SHARD_TOKENS = 500_000
 LONGEST = 1024
+LONGEST_RECALL = 3072
 
 # Weight of tokens that the model does not write. Less where they are long and random (haystacks) or always
 # the same (the tools text), so that what the model writes dominates.
@@ -95,13 +96,16 @@ def split_sentences(segments, sentences):
     return segments[:at] + [old._replace(text=p) for p in parts] + segments[at + 1:]
 
 
-def samples(seed):
-    """Endless conversations whose kinds have their shares of the tokens; the size of each has to be sent back."""
+def samples(seed, long_recall=False):
+    """Endless conversations whose kinds have their shares of the tokens; the size of each has to be sent back.
+    long_recall: recall has half of them, in texts of a few thousand tokens."""
     rng = random.Random(seed)
+    generators = {**GENERATORS, "recall": recall.make_long} if long_recall else GENERATORS
+    shares = {**SHARES, "recall": 80} if long_recall else SHARES
     used = {kind: 0.0 for kind in KINDS}
     while True:
-        kind = min(KINDS, key=lambda k: (used[k] / SHARES[k], k))
-        size = yield GENERATORS[kind](rng), rng
+        kind = min(KINDS, key=lambda k: (used[k] / shares[k], k))
+        size = yield generators[kind](rng), rng
         used[kind] += size
 
 
@@ -118,17 +122,17 @@ def write_text(path, tokens, seed):
             sample, _ = source.send(len(text))
 
 
-def write_shards(out, tokenizer, tokens, seed, first):
+def write_shards(out, tokenizer, tokens, seed, first, long_recall=False):
     """Shards from number `first` on; each has a seed of its own, so any can be made anew."""
     out.mkdir(parents=True, exist_ok=True)
     for number in range(first, -(-tokens // SHARD_TOKENS)):
-        source = samples(f"{seed} {number}")
+        source = samples(f"{seed} {number}", long_recall)
         sample, rng = next(source)
         examples, total = [], 0
         while total < SHARD_TOKENS:
             example = encode(sample, tokenizer, rng)
             size = len(example.ids)
-            if size <= LONGEST:
+            if size <= (LONGEST_RECALL if long_recall else LONGEST):
                 examples.append(example)
                 total += size
             sample, rng = source.send(size)
@@ -142,6 +146,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--tokenizer", default="models/nano/tokenizer.json")
     parser.add_argument("--first", type=int, default=0, help="number of the first shard to write")
+    parser.add_argument("--long-recall", action="store_true", help="a corpus for the indexers: half of it long texts")
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--out", type=Path)
     where.add_argument("--text", type=Path)
@@ -149,7 +154,8 @@ def main():
     if args.text:
         write_text(args.text, args.tokens, args.seed)
     else:
-        write_shards(args.out, Tokenizer(args.tokenizer), args.tokens, args.seed, args.first)
+        write_shards(args.out, Tokenizer(args.tokenizer), args.tokens, args.seed, args.first,
+                     args.long_recall)
 
 
 if __name__ == "__main__":

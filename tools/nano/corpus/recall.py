@@ -49,10 +49,15 @@ def reasoning(name, code, effort):
     return by_effort(effort, f"{name} has {code}.", said, f"I look for the code of {name}. {said}")
 
 
-def make(rng):
+def make_long(rng):
+    """For the indexers, which have something to choose only in texts longer than index_topk rows."""
+    return make(rng, fillers=rng.randint(90, 250))
+
+
+def make(rng, fillers=None):
     thinking, effort = pick_mode(rng)
     codes = pick_codes(rng, rng.randint(1, 8), False)
-    fillers = int(10 * 2 ** rng.uniform(0, 2.9))   # 10 to 75 sentences of about 10 tokens
+    fillers = fillers or int(10 * 2 ** rng.uniform(0, 2.9))   # 10 to 75 sentences of about 10 tokens
     sentences = [rng.choice(HEAD)] + text_sentences(rng, codes, fillers)
     asked = rng.sample(sorted(codes), min(len(codes), rng.randint(1, 2 if thinking else 6)))
     messages = []
