@@ -27,7 +27,7 @@ def make_golden(model, folder):
     shutil.copytree(model, folder)
     token_map, size = load_token_map(folder, load_config(folder).text.vocab_size)
     write_json(os.path.join(folder, "engram_token_map.json"), {"token_map": token_map, "size": size})
-    make_expected(folder, 1, {}, with_noise=False)
+    make_expected(folder, 1, {}, with_noise=True)
 
 
 def main():
