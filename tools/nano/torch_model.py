@@ -404,7 +404,7 @@ class NanoModel:
         inverse_rms = torch.rsqrt((stream.square().mean(-1) + text.rms_norm_eps)
                                   * (key.square().mean(-1) + text.rms_norm_eps))
         dot = (stream * weight * key).sum(-1) * inverse_rms * width**-0.5
-        gate = torch.sigmoid(torch.sign(dot) * torch.sqrt(dot.abs().clamp(min=1e-6)))
+        gate = torch.sigmoid(torch.sqrt(dot.abs().clamp(min=1e-6)).copysign(dot))
         if step.has_images:
             gate = gate.masked_fill(step.image_mask[:, None], 0)
         step.loads[prefix] = gate.detach()
