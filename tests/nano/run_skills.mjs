@@ -104,10 +104,11 @@ const mean = (numbers) => numbers.reduce((sum, x) => sum + x, 0) / numbers.lengt
 // {group: {right, of, share, goal, ...}}
 function summarise(outcomes) {
   const groups = {};
-  for (const group of new Set(outcomes.map((outcome) => outcome.group))) {
+  for (const [group, goal] of Object.entries(skills.goals)) {
     const mine = outcomes.filter((outcome) => outcome.group === group);
+    if (mine.length === 0) continue;
     const right = mine.filter((outcome) => outcome.right).length;
-    groups[group] = { right, of: mine.length, share: right / mine.length, goal: skills.goals[group] };
+    groups[group] = { right, of: mine.length, share: right / mine.length, goal };
   }
   if (groups.json) {
     groups.json.values = outcomes.filter((outcome) => outcome.value).length;
