@@ -38,8 +38,8 @@ function resolved(messages) {
   const text = (content) => content.replace(/\{\{(\w+)\}\}/g, (_, name) => skills.texts[name]);
   const part = (piece) => (piece.type !== 'image_url' ? { ...piece, text: text(piece.text) }
     : { type: 'image_url', image_url: { url: dataUrl(piece.image_url.url) } });
-  return messages.map((message) => ({ ...message,
-    content: typeof message.content === 'string' ? text(message.content) : message.content.map(part) }));
+  const content = (given) => (Array.isArray(given) ? given.map(part) : given && text(given));
+  return messages.map((message) => ({ ...message, content: content(message.content) }));
 }
 
 function dataUrl(file) {
