@@ -28,7 +28,7 @@ wait -n
 
 echo "== backbone"
 "$python" "$tools/train.py" --corpus "$scratch/corpus" --tokenizer "$model" --out "$scratch/run" \
-  --tokens 9000000 --minutes 80
+  --tokens 9000000 --minutes 110 --batch 1280
 echo "== indexers and draft stages"
 "$python" "$tools/train_heads.py" --resume "$scratch/run/backbone.pt" --corpus "$scratch/corpus_long" \
   --tokenizer "$model" --out "$scratch/run" --minutes 25
