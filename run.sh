@@ -3,7 +3,7 @@
 #   ./run.sh                     serve on 127.0.0.1:8000; prints a first request to paste
 #   ./run.sh chat                talk to the model in the terminal
 #   ./run.sh --once "QUESTION"   print one answer and exit
-#   ./run.sh ANYTHING ELSE       passed to cedra as it is, e.g. ./run.sh inspect models/tiny
+#   ./run.sh ANYTHING ELSE       passed to cedra as it is, e.g. ./run.sh inspect models/nano
 # A checkpoint folder of your own: ./run.sh --model DIR [chat | --once "QUESTION"]
 # Flags of `cedra chat` and `cedra run` may follow `chat` and `--once "QUESTION"`.
 set -euo pipefail
@@ -12,7 +12,7 @@ cedra=$here/build/release/cedra
 
 once_flags=()
 model=$here/models/nano
-if [[ ! -d $model ]]; then
+if [[ ! -f $model/config.json ]]; then
   model=$here/models/tiny
   once_flags=(--max-tokens 64 --no-thinking)  # random weights: the text is noise and has no end of its own
 fi

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs every Debian package that building, running and testing cedra needs.
 # `deps.sh` alone: what ./run.sh needs. `deps.sh --test`: the test tools as well. `deps.sh --slow`:
-# also what only tests labelled slow need.
+# also what only tests labelled slow need. `deps.sh --nano`: the first, and what training
+# the nano model needs.
 set -euo pipefail
 
 build=(
@@ -27,11 +28,17 @@ test_tools=(
 slow_tools=(
   chromium fonts-dejavu-core  # tests/web
 )
+nano_tools=(
+  python3-numpy python3-torch libopenblas0-pthread  # the default BLAS is twenty times slower
+  python3-pil python3-matplotlib
+  nodejs  # tests/nano
+)
 
 packages=("${build[@]}")
 case "${1:-}" in
   --test) packages+=("${test_tools[@]}") ;;
-  --slow) packages+=("${test_tools[@]}" "${slow_tools[@]}") ;;
+  --slow) packages+=("${test_tools[@]}" "${slow_tools[@]}" "${nano_tools[@]}") ;;
+  --nano) packages+=("${nano_tools[@]}") ;;
 esac
 
 missing=()
