@@ -315,6 +315,7 @@ test('takes images by paste and drop, and shows what the server says to them', a
   assert.match(await page.locator('#chips .picture-problem').first().textContent(), /image/);
   await page.locator('#chips .remove').last().click();
   await say(page, 'What is this?');
+  await last(page, '.error').waitFor();  // the page may still be idle: it reads the picture before it sends
   await idle(page);
   assert.equal(bodies.length, 1);
   const [image, text] = bodies[0].messages[0].content;
