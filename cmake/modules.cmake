@@ -29,7 +29,11 @@ function(cedra_test name)
   target_compile_definitions(${name} PRIVATE CEDRA_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest GTest::gmock GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 600)
+  set(limit 600)
+  if(CEDRA_SANITIZE)
+    set(limit 3600)  # programs run several times as long: engine_test needs more than 600 s on two cores
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${limit})
 endfunction()
 
 # The kernels: one object library per level, each compiled with its own instruction set. Everything
