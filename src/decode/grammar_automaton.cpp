@@ -256,7 +256,7 @@ StateId Automaton::close(bool stale) {
   spent_ += static_cast<int64_t>(visited_ + kernel_.size());
   if (wide_ || kernel_.size() > kMaxPlaces) return kTooWide;
   for (Place& place : kernel_) {
-    if (place.frame < 0) place.frame = resolve(static_cast<size_t>(~place.frame));
+    if (place.frame < 0) place.frame = resolve(slot_of(place.frame));
   }
   std::sort(kernel_.begin(), kernel_.end());
   kernel_.erase(std::unique(kernel_.begin(), kernel_.end()), kernel_.end());
@@ -271,8 +271,7 @@ Automaton::FrameId Automaton::resolve(size_t slot) {
   std::vector<Place> continuations;
   for (size_t i = 0; i < slots_[slot].callers.size(); ++i) {
     const Place caller = slots_[slot].callers[i];
-    const FrameId frame =
-        caller.frame >= 0 ? caller.frame : resolve(static_cast<size_t>(~caller.frame));
+    const FrameId frame = caller.frame >= 0 ? caller.frame : resolve(slot_of(caller.frame));
     if (caller.node >= 0) {
       continuations.push_back({caller.node, frame});
       continue;

@@ -117,9 +117,13 @@ class Automaton {
   };
 
   StateId compute_step(StateId state, uint8_t byte_class);
+  // Of a frame below zero.
+  static size_t slot_of(FrameId frame) {
+    const int32_t slot = ~frame;
+    return static_cast<size_t>(slot);
+  }
   int32_t depth_of(FrameId frame) const {
-    return frame >= 0 ? frames_[static_cast<size_t>(frame)].depth
-                      : slots_[static_cast<size_t>(~frame)].depth;
+    return frame >= 0 ? frames_[static_cast<size_t>(frame)].depth : slots_[slot_of(frame)].depth;
   }
   bool fits(NodeId node, FrameId frame) const {
     return depth_of(frame) + rules_->height[static_cast<size_t>(node)] <= kMaxGrammarDepth;
